@@ -39,13 +39,21 @@ impl<R: Hash + Eq + Clone, V> Usual<R, V> {
         }
     }
 
+    /// What is usual in this role in a job.
+    pub fn of_job(&self, job: Option<&Job>, role: &R) -> Option<&V> {
+        let key = (JobName::clone(&job?.name), role.clone());
+        self.of_job.get(&key)
+    }
+
+    /// What is usual in this role in all jobs and outside them.
+    pub fn of_all(&self, role: &R) -> Option<&V> {
+        self.of_all.get(role)
+    }
+
     /// What is usual in this role in a part's job, if it is of one, and then in all.
     pub fn cohorts(&self, job: Option<&Job>, role: &R) -> impl Iterator<Item = &V> {
-        let own = job.and_then(|job| {
-            let key = (JobName::clone(&job.name), role.clone());
-            self.of_job.get(&key)
-        });
-        own.into_iter().chain(self.of_all.get(role))
+        let own = self.of_job(job, role);
+        own.into_iter().chain(self.of_all(role))
     }
 
     /// What is usual for a part of a job, or of none, in this role.

@@ -94,6 +94,26 @@ fn gpus_at_a_limit_that_the_work_of_others_does_not_reach_are_not_slow() {
     assert_eq!(ever(&capped), BTreeSet::new());
 }
 
+/// Two nodes do heavier work than the others within the same power limit, and no exporter shows which job that is.
+#[test]
+fn all_gpus_of_a_node_at_a_lower_clock_within_the_same_power_limit_do_heavier_work() {
+    let lower = |slow: fn(usize, usize) -> bool| {
+        let works = move |index: usize, seconds: u64, page: String| {
+            let text = reporting(&page, seconds, |gpu| Reported {
+                utilization: 1.0,
+                megahertz: if slow(index, gpu) { 1500.0 } else { 1850.0 },
+                watts: 690.0,
+                is_capped: true,
+            });
+            text + &of_gpus(|gpu| format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} 700\n"))
+        };
+        incidents(&run_from_the_start(&works))
+    };
+    assert_eq!(lower(|node, _| node < 2), [""; 0]);
+    let one = lower(|node, gpu| (node, gpu) == (4, 2));
+    assert_eq!(one, ["gpu-slow gpu/n4:2 gpus=1 []"]);
+}
+
 /// GPUs that serve requests are at their limit in bursts, draw less on average than those that train, and differ.
 #[test]
 fn a_gpu_that_serves_requests_is_not_slow_when_a_burst_lowers_its_clock() {
@@ -167,7 +187,7 @@ fn a_single_stall_in_the_first_seconds_is_no_rate() {
 fn storage_that_many_nodes_wait_for_stays_one_incident_while_they_end_one_by_one() {
     let waits = |index: usize, seconds: u64, page: String| {
         let until = match index {
-            1 => 40,
+            1 | 2 => 40,
             3 | 4 | 6 | 7 => 110,
             _ => 0,
         };
@@ -184,7 +204,8 @@ fn storage_that_many_nodes_wait_for_stays_one_incident_while_they_end_one_by_one
     assert_eq!(roots.collect::<Vec<_>>(), ["host/n1"]);
     // It says what it sees now.
     let now = &view.incidents[0].findings[0].evidence.statement;
-    let expected = "4 of 8 nodes waited for I/O at the same time, n7 for 32 s of the last 120 s.";
+    let expected =
+        "4 of 8 nodes that compute waited for I/O at the same time, n7 for 32 s of the last 120 s.";
     assert_eq!(now, expected);
 }
 

@@ -6,7 +6,7 @@ use railscope_model::metric::{GPU_UTILIZATION, HOST_PRESSURE};
 use crate::classes::{Class, STORAGE_STALL};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers;
-use crate::detect::peers::{MIN_PEERS, median};
+use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::Increase;
 
@@ -15,8 +15,8 @@ const WINDOW_SECONDS: f64 = 120.0;
 /// Share of that window in which every process of a node must have waited. A checkpoint to healthy storage takes
 /// seconds and comes every half an hour.
 const MIN_SHARE: f64 = 0.1;
-/// Share of the nodes that must wait together: one alone has a slow local disk.
-const MIN_NODES: f64 = 0.25;
+/// Share of the nodes that must still wait for it to last: they end one by one.
+const STILL_WAIT: f64 = 0.25;
 
 /// The window for a node that waits alone.
 const ALONE_WINDOW_SECONDS: f64 = 60.0;
@@ -54,9 +54,15 @@ impl Detector for StorageStall {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let stalled = waits(view, "full", WINDOW_SECONDS);
         let is_long = |wait: &&Wait<'_>| wait.rise.amount >= MIN_SHARE * WINDOW_SECONDS;
-        let long: Vec<_> = stalled.iter().filter(is_long).collect();
-        let enough =
-            long.len() >= MIN_PEERS && long.len() as f64 >= MIN_NODES * stalled.len() as f64;
+        let (long, others): (Vec<_>, Vec<_>) = stalled.iter().partition(is_long);
+        // Storage that all share keeps all waiting; where other nodes go on, one job loads or saves much.
+        let nodes = long.len() + others.iter().filter(|own| computes(view, own.node)).count();
+        let share = if self.first.is_some() {
+            STILL_WAIT
+        } else {
+            MAJORITY
+        };
+        let enough = long.len() >= MIN_PEERS && long.len() as f64 >= share * nodes as f64;
         if !enough {
             self.first = None;
             out.extend(of_single(view, &waits(view, "some", ALONE_WINDOW_SECONDS)));
@@ -65,7 +71,7 @@ impl Detector for StorageStall {
         let is_known = |first: &NodeName| stalled.iter().any(|wait| wait.node == first);
         let first = self.first.take().filter(is_known);
         let first = first.unwrap_or_else(|| long[0].node.clone());
-        out.push(of_many(&first, &long, stalled.len()));
+        out.push(of_many(&first, &long, nodes));
         self.first = Some(first);
     }
 
@@ -75,11 +81,11 @@ impl Detector for StorageStall {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "All processes of many nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not.",
+            check: "All processes of most nodes that compute waited for I/O in the same minutes, or processes of one node waited while other nodes did not.",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of all (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
                 100.0 * MIN_SHARE,
-                100.0 * MIN_NODES,
+                100.0 * MAJORITY,
                 100.0 * ALONE_MIN_SHARE
             ),
             clears: "Fewer nodes wait, or each node waits less.",
@@ -101,10 +107,16 @@ impl Detector for StorageStall {
                 "longer than a checkpoint to healthy storage (a choice)",
             ),
             Threshold::new(
-                "share of the nodes that wait together",
-                MIN_NODES,
+                "share of the nodes that compute that wait together",
+                MAJORITY,
                 "ratio",
-                "a single waiting node has a slow local disk (a choice)",
+                "storage that all share keeps all waiting; else one job loads or saves much (a choice)",
+            ),
+            Threshold::new(
+                "the same for it to last",
+                STILL_WAIT,
+                "ratio",
+                "the nodes end their waiting one by one (a choice)",
             ),
             Threshold::new(
                 "share of the time in which some process waits, on a node that waits alone",
@@ -157,7 +169,7 @@ fn of_many(first: &NodeName, long: &[&Wait<'_>], nodes: usize) -> Evidence {
     let others = long.iter().filter(|wait| wait.node != first);
     Evidence {
         statement: format!(
-            "{} of {nodes} nodes waited for I/O at the same time, {node} for {:.0} s of the last {:.0} s.",
+            "{} of {nodes} nodes that compute waited for I/O at the same time, {node} for {:.0} s of the last {:.0} s.",
             long.len(),
             rise.amount,
             rise.seconds

@@ -11,6 +11,7 @@ use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
+use crate::jobs::job::Job;
 use crate::stages::Step;
 use crate::store::per_node_cache::Kept;
 use crate::store::{NodeHistory, Rows};
@@ -53,6 +54,52 @@ struct Moves<'a> {
     is_throughout: bool,
 }
 
+/// What the ports of one rail move, as multiples of the median ports of their nodes.
+struct OnRail {
+    /// The median, where there are enough ports.
+    usual: Option<f64>,
+    /// Those that stand out, in order.
+    high: Vec<f64>,
+}
+
+impl OnRail {
+    fn of(ratios: Vec<f64>) -> Self {
+        let stands_out = |ratio: &f64| *ratio >= 1.0 + MIN_EXCESS;
+        let mut high: Vec<_> = ratios.iter().copied().filter(stands_out).collect();
+        high.sort_unstable_by(f64::total_cmp);
+        let usual = (ratios.len() >= MIN_PEERS).then(|| median(ratios));
+        Self {
+            usual: usual.flatten(),
+            high,
+        }
+    }
+
+    /// The most that another port moves, of those that move less than this one or about as much.
+    fn twin(&self, ratio: f64) -> Option<f64> {
+        let until = |most: f64| self.high.partition_point(|other| *other < most);
+        let (own, alike) = (until(ratio), until((1.0 + MIN_EXCESS) * ratio));
+        let beside = self.high[own..alike].iter().skip(1).last();
+        beside.or(self.high[..own].last()).copied()
+    }
+}
+
+/// What a rail carries by design: in a job of enough nodes what is usual there; in a smaller one, and where no job is
+/// known, also what the next node's port of the rail moves, as a pipeline loads the same rails on all of its nodes.
+fn by_design(
+    usual: &Usual<&RdmaPort, OnRail>,
+    job: Option<&Job>,
+    port: &RdmaPort,
+    ratio: f64,
+) -> f64 {
+    let (own, all) = (usual.of_job(job, &port), usual.of_all(&port));
+    if let Some(usual) = own.and_then(|rail| rail.usual) {
+        return usual;
+    }
+    let twin = own.or(all).and_then(|rail| rail.twin(ratio));
+    let usual = all.and_then(|rail| rail.usual);
+    twin.into_iter().chain(usual).fold(1.0, f64::max)
+}
+
 impl Detector for UnevenPorts {
     fn name(&self) -> &'static str {
         "uneven-ports"
@@ -74,15 +121,12 @@ impl Detector for UnevenPorts {
         let usual = [0, 1].map(|way| {
             let ratios = all.iter().filter(|_| !view.left_out.has(Step::RoleCohort));
             let ratios = ratios.map(|moves| (job(moves), moves.port, moves.ratios[way]));
-            Usual::new(ratios, |ratios| {
-                (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
-            })
+            Usual::new(ratios, |ratios| Some(OnRail::of(ratios)))
         });
         for moves in &all {
             let excess = moves.ratios.iter().zip(&usual).map(|(ratio, usual)| {
-                let usual = usual.of(job(moves), &moves.port).unwrap_or(1.0);
                 // That others carry less on a rail makes nothing of a port that moves what its node's others do.
-                ratio / usual.max(1.0) - 1.0
+                ratio / by_design(usual, job(moves), moves.port, *ratio).max(1.0) - 1.0
             });
             let excess = excess.fold(f64::INFINITY, f64::min);
             if excess >= MIN_EXCESS && moves.is_throughout {
@@ -93,7 +137,7 @@ impl Detector for UnevenPorts {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job.",
+            check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job: than the median where the job is large enough, else than on any other node.",
             threshold: format!(
                 "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, half of it in each third of that time, in both directions (the rails of a job differ by less than 1 %)",
                 100.0 * MIN_EXCESS

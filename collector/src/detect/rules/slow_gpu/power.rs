@@ -1,5 +1,6 @@
 //! GPUs at their power limit: how much they draw, and how far their clocks fall, over the phases of a step.
 
+use railscope_model::identity::NodeName;
 use railscope_model::metric::{GPU_CLOCK, GPU_POWER, GPU_UTILIZATION};
 
 use super::{AtLimit, at_limit, wide_job};
@@ -71,29 +72,48 @@ fn lowest_clock(gpu: &Listed<'_>) -> Option<f64> {
 type Drawn = (f64, f64);
 
 /// Busy GPUs by model and power limit, those that drew least first.
-pub(super) type Capped<'a> = Usual<AtLimit<'a>, Vec<Drawn>>;
+pub(super) struct Capped<'a> {
+    alike: Usual<AtLimit<'a>, Vec<Drawn>>,
+    of_node: Usual<(&'a NodeName, AtLimit<'a>), Vec<Drawn>>,
+}
 
 /// What GPUs under each power limit draw and run at.
 pub(super) fn by_power<'a>(gpus: &[Listed<'a>]) -> Capped<'a> {
-    let drawn = gpus.iter().filter_map(|gpu| {
-        let own = (drawn(gpu), lowest_clock(gpu)?);
-        Some((wide_job(gpu), at_limit(gpu), own))
-    });
-    Usual::new(drawn, |mut gpus: Vec<Drawn>| {
+    let drawn = gpus
+        .iter()
+        .filter_map(|gpu| Some((gpu, (drawn(gpu), lowest_clock(gpu)?))));
+    let drawn: Vec<_> = drawn.collect();
+    let in_order = |mut gpus: Vec<Drawn>| {
         gpus.sort_by(|a, b| a.0.total_cmp(&b.0));
         Some(gpus)
-    })
+    };
+    let alike = drawn.iter();
+    let alike = alike.map(|(gpu, own)| (wide_job(gpu), at_limit(gpu), *own));
+    let of_node = drawn.iter();
+    let of_node = of_node.map(|(gpu, own)| (gpu.job, (gpu.node, at_limit(gpu)), *own));
+    Capped {
+        alike: Usual::new(alike, in_order),
+        of_node: Usual::new(of_node, in_order),
+    }
 }
 
 /// The median lowest clock of those that draw most nearly as much as this GPU, of its job if they are enough, and how many
-/// they are, itself included.
+/// they are, itself included. Outside such a job, the lower one of all and of its node's GPUs, which do the same work: within one
+/// power limit a heavier kind of work runs at a lower clock.
 pub(super) fn clock_of_its_power<'a>(
     capped: &Capped<'a>,
     gpu: &Listed<'a>,
 ) -> Option<(f64, usize)> {
     let (watts, limit) = (drawn(gpu), at_limit(gpu));
-    let mut cohorts = capped.cohorts(wide_job(gpu), &limit);
-    cohorts.find_map(|gpus| usual_near(gpus, watts))
+    let near = |gpus: &Vec<Drawn>| usual_near(gpus, watts);
+    let own = capped.alike.of_job(wide_job(gpu), &limit).and_then(near);
+    own.or_else(|| {
+        let all = capped.alike.of_all(&limit).and_then(near)?;
+        let on_node = (gpu.node, limit);
+        let mut node = capped.of_node.cohorts(gpu.job, &on_node);
+        let lower = node.find_map(near).filter(|node| node.0 < all.0);
+        Some(lower.unwrap_or(all))
+    })
 }
 
 /// The median clock of the GPUs that draw most nearly as much, and their number.
