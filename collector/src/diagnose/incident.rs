@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, PartId, Timestamp, Witness};
 use railscope_model::identity::{GpuIndex, NodeName, Part};
-use railscope_model::metric::RDMA_PORT_UP;
+use railscope_model::metric::{GPU_RECOVERY_ACTION, RDMA_PORT_UP};
 
 use crate::assemble::node_parts::{gpus_behind, gpus_below, gpus_routed_over};
 use crate::classes::belief::SURE_ENOUGH_TO_PAGE;
@@ -401,7 +401,9 @@ pub(crate) fn describe(
 ) -> Incident {
     findings.sort_by(|a, b| {
         let (a, b) = (&a.evidence, &b.evidence);
-        let by_class = a.class.order().cmp(&b.class.order());
+        // What the driver asks for is no cause: errors of its memory are one.
+        let rank = |own: &Evidence| (own.signal == GPU_RECOVERY_ACTION.name, own.class.order());
+        let by_class = rank(a).cmp(&rank(b));
         by_class
             .then_with(|| b.effect.total_cmp(&a.effect))
             .then_with(|| (&a.part, &a.statement).cmp(&(&b.part, &b.statement)))

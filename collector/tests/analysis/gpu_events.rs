@@ -1,6 +1,8 @@
 //! What GPUs report about themselves: that they are gone, errors of memory and NVLinks, XIDs; and what is no fault.
 
-use super::{Fault, check, of_gpus, with};
+use railscope_collector::classes::Severity;
+
+use super::{Fault, check, incidents, of_gpus, run, with};
 
 const OTHERS: &str = "[gpu/n3:0 gpu/n3:1 gpu/n3:3]";
 
@@ -119,6 +121,7 @@ fn an_xid_of_hardware_is_named_with_its_class_and_one_of_an_application_is_not()
     for (xid, class) in [
         (79, "gpu-lost"),
         (119, "gpu-error"),
+        (63, "gpu-memory"),
         (95, "gpu-memory"),
         (74, "nvlink-errors"),
         (149, "nvlink-errors"),
@@ -128,9 +131,28 @@ fn an_xid_of_hardware_is_named_with_its_class_and_one_of_an_application_is_not()
             &[&format!("{class} gpu/n3:2 gpus=1 []")],
         );
     }
-    for xid in [13, 31, 43, 45, 63] {
+    for xid in [13, 31, 43, 45] {
         check(&last_xid(100, xid), &[]);
     }
+}
+
+/// The driver asks for a reset after an error of the memory: that error names the incident, and the reset pages.
+#[test]
+fn the_memory_error_after_which_the_driver_asks_for_a_reset_names_the_incident() {
+    let failed = last_xid(100, 48);
+    let asks = move |node: usize, seconds: u64, page: String| {
+        let action = |gpu| u8::from((node, gpu, seconds >= 100) == (3, 2, true));
+        let line = |gpu| {
+            format!(
+                "railscope_gpu_recovery_action{{gpu=\"{gpu}\"}} {}\n",
+                action(gpu)
+            )
+        };
+        failed(node, seconds, page) + &of_gpus(line)
+    };
+    let view = run(&asks);
+    assert_eq!(incidents(&view), ["gpu-memory gpu/n3:2 gpus=1 []"]);
+    assert_eq!(view.incidents[0].severity, Severity::Critical);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! XIDs that concern hardware, with what NVIDIA asks for (Xid catalog for Ampere and newer; actions as NVSentinel maps them).
 //!
 //! Not here: XIDs of applications (13, 31, 43, 45 and others), which concern hardware only if they follow one GPU through
-//! several jobs, and those that need no action (63: a row is remapped at the next reset; 92: many corrected errors).
+//! several jobs, and those that need no action (92: many corrected errors).
 
 use crate::classes::{Class, GPU_ERROR, GPU_LOST, GPU_MEMORY, NVLINK_ERRORS};
 
@@ -50,6 +50,13 @@ pub(super) const CATALOGUE: &[Xid] = &[
         "check the power cables",
     ),
     row(62, &GPU_ERROR, "the power management unit halted", RESET),
+    // NVIDIA, GPU Memory Error Management: what is remapped takes effect with the next reset.
+    row(
+        63,
+        &GPU_MEMORY,
+        "a row of its memory is remapped at the next reset",
+        "reset the GPU when its job ends",
+    ),
     row(
         64,
         &GPU_MEMORY,
@@ -103,7 +110,7 @@ mod tests {
     #[test]
     fn the_catalogue_is_in_order_and_without_applications() {
         assert!(CATALOGUE.is_sorted_by_key(|row| row.xid));
-        for application in [13.0, 31.0, 43.0, 45.0, 63.0] {
+        for application in [13.0, 31.0, 43.0, 45.0] {
             assert!(find(application).is_none(), "{application}");
         }
         assert!(find(79.0).is_some_and(|row| row.effect() == 1.0));
