@@ -1,5 +1,6 @@
 //! NICs that pause their switch, as exporters show them that know less than Railscope's own.
 
+use super::health::pause_of_one;
 use super::{Fault, check, incidents, of_gpus, run, with};
 
 /// Pause that interface `eth1` of node 5 sends: seconds of pause by seconds since the start.
@@ -124,4 +125,25 @@ fn global_pause_names_what_pfc_would() {
     check(&paused(1.0, true), &[&format!("pfc-storm {named}")]);
     // A port for storage.
     check(&paused(0.3, false), &[]);
+}
+
+/// What the NIC delivers goes to the memory of its GPU.
+#[test]
+fn a_nic_that_waits_for_the_degraded_pcie_link_of_its_gpu_is_part_of_that_incident() {
+    let gpu_has_lanes = |lanes: &'static str| {
+        let pauses = pause_of_one(0.3);
+        move |node: usize, seconds: u64, page: String| {
+            let width = "railscope_pcie_link_width_lanes{pci=\"0000:21:00.0\"}";
+            let page = pauses(node, seconds, page);
+            match node {
+                5 => page.replace(&format!("{width} 16"), &format!("{width} {lanes}")),
+                _ => page,
+            }
+        }
+    };
+    let slow = "slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]";
+    check(&gpu_has_lanes("16"), &[slow]);
+    let view = run(&gpu_has_lanes("1"));
+    let degraded = "pcie-degraded pcie/n5:0000:21:00.0 gpus=1 [gpu/n5:1]";
+    assert_eq!(incidents(&view), [degraded]);
 }

@@ -9,14 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, LinkKind, Neighbour, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 
+use crate::assemble::node_parts::gpus_behind;
 use crate::classes::signs::{is_of_clock, is_of_ends};
 use crate::classes::{
-    GPU_SLOW, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED, PFC_STORM,
-    SLOW_RECEIVER, UPLINK_JITTER,
+    Class, GPU_SLOW, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED,
+    PFC_STORM, SLOW_RECEIVER, UPLINK_JITTER,
 };
 use crate::detect::detector::Evidence;
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::posterior::pci_of;
+
+/// Classes of parts that back-pressure the fabric.
+const BACK_PRESSURE: [&Class; 4] = [&PFC_STORM, &SLOW_RECEIVER, &PCIE_REDIRECTED, &NUMA_AFFINITY];
 
 /// Parts that only probes or transports name, each with the part that others name in its place.
 pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
@@ -47,18 +51,34 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
     explained
 }
 
-/// GPUs that are slow at their work while their clock is as it should be, each with its PCIe link, if that is degraded.
+/// What waits for the degraded PCIe link of a GPU, each with that link: the GPU, if it is slow at its work while its clock is as it
+/// should be, and the NIC that delivers to its memory, if that back-pressures its switch.
 fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let evidence = || findings.iter().map(|found| &found.evidence);
     let of_link = evidence().filter(|own| [&PCIE_DEGRADED, &PCIE_ERRORS].contains(&own.class));
     let links: BTreeSet<&Part> = of_link.map(|own| &own.part).collect();
-    let mut explained = BTreeMap::new();
-    for own in evidence().filter(|own| own.class == &GPU_SLOW) {
-        let (Part::Gpu(node, _), Some(id)) = (&own.part, fabric.find(&own.part)) else {
-            continue;
+    if links.is_empty() {
+        return BTreeMap::new();
+    }
+    let degraded = |gpu: &Part| {
+        let (Part::Gpu(node, _), Some(id)) = (gpu, fabric.find(gpu)) else {
+            return None;
         };
         let link = pci_of(fabric, id).map(|pci| Part::PcieLink(node.clone(), pci));
-        let link = link.filter(|link| links.contains(link));
+        link.filter(|link| links.contains(link))
+    };
+    let mut explained = BTreeMap::new();
+    for own in evidence() {
+        let link = if own.class == &GPU_SLOW {
+            degraded(&own.part)
+        } else if matches!(own.part, Part::Nic(..) | Part::PcieLink(..))
+            && BACK_PRESSURE.contains(&own.class)
+            && !links.contains(&own.part)
+        {
+            gpus_behind(fabric, &own.part).iter().find_map(degraded)
+        } else {
+            None
+        };
         explained.extend(link.map(|link| (own.part.clone(), link)));
     }
     for own in evidence().filter(|own| is_of_clock(own)) {
@@ -80,8 +100,7 @@ fn is_in(fabric: &Fabric, probed: &Part, other: &Part) -> bool {
 
 /// The switches that a part back-pressures, if the finding is of pause.
 pub(crate) fn paused_by(fabric: &Fabric, found: &Evidence) -> BTreeSet<Part> {
-    let pauses = [&PFC_STORM, &SLOW_RECEIVER, &PCIE_REDIRECTED, &NUMA_AFFINITY];
-    let at = pauses.contains(&found.class).then_some(&found.part);
+    let at = BACK_PRESSURE.contains(&found.class).then_some(&found.part);
     at.map_or_else(BTreeSet::new, |part| leaves_of(fabric, part))
 }
 
