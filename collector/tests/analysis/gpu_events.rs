@@ -54,14 +54,14 @@ fn a_gpu_that_was_released_when_idle_is_not_lost_where_counts_differ() {
         }
     };
     let view = super::run_from_the_start(&released);
-    assert_eq!(super::incidents(&view), Vec::<String>::new());
+    assert_eq!(incidents(&view), Vec::<String>::new());
 }
 
 #[test]
 fn a_gpu_that_was_missing_before_the_collector_started_is_lost() {
     let view = super::run_from_the_start(&without(3, &[2]));
     let lost = format!("gpu-lost gpu/n3:2 gpus=4 {OTHERS}");
-    assert_eq!(super::incidents(&view), [lost]);
+    assert_eq!(incidents(&view), [lost]);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn the_first_counted_xid_is_an_event_and_an_old_count_is_not() {
     };
     check(&count(100), &["gpu-error gpu/n3:2 gpus=1 []"]);
     let view = super::run_from_the_start(&count(0));
-    assert_eq!(super::incidents(&view), Vec::<String>::new());
+    assert_eq!(incidents(&view), Vec::<String>::new());
 }
 
 /// What the kernel log of node 3 says, by series; times are seconds of the test.

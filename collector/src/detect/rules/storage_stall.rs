@@ -56,18 +56,19 @@ impl Detector for StorageStall {
         let is_long = |wait: &&Wait<'_>| wait.rise.amount >= MIN_SHARE * WINDOW_SECONDS;
         let (long, others): (Vec<_>, Vec<_>) = stalled.iter().partition(is_long);
         // Storage that all share keeps all waiting; where other nodes go on, one job loads or saves much.
-        let nodes = long.len() + others.iter().filter(|own| computes(view, own.node)).count();
+        let going_on = || others.iter().filter(|own| computes(view, own.node)).count();
+        let nodes = (long.len() >= MIN_PEERS).then(|| long.len() + going_on());
         let share = if self.first.is_some() {
             STILL_WAIT
         } else {
             MAJORITY
         };
-        let enough = long.len() >= MIN_PEERS && long.len() as f64 >= share * nodes as f64;
-        if !enough {
+        let is_most = |nodes: &usize| long.len() as f64 >= share * *nodes as f64;
+        let Some(nodes) = nodes.filter(is_most) else {
             self.first = None;
             out.extend(of_single(view, &waits(view, "some", ALONE_WINDOW_SECONDS)));
             return;
-        }
+        };
         let is_known = |first: &NodeName| stalled.iter().any(|wait| wait.node == first);
         let first = self.first.take().filter(is_known);
         let first = first.unwrap_or_else(|| long[0].node.clone());
