@@ -10,7 +10,7 @@ use railscope_model::metric::{GPU_RECOVERY_ACTION, RDMA_PORT_UP};
 use crate::assemble::node_parts::{gpus_behind, gpus_below, gpus_routed_over};
 use crate::classes::belief::SURE_ENOUGH_TO_PAGE;
 use crate::classes::{
-    Class, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
+    Class, GPU_MEMORY, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
 };
 use crate::detect::detector::{Evidence, Explanation};
 use crate::diagnose::stages::maintenance::Window;
@@ -148,7 +148,9 @@ fn parents(
     let hosts = cables_of_hosts(fabric, &lost).into_iter();
     let hosts = hosts.map(|(host, cables)| {
         let fewest = match host.node() {
-            Some(node) if is_silent(node) => SILENT_HOST_MIN_CHILDREN,
+            Some(node) if is_silent(node) && !cables.iter().any(|cable| dark.contains(cable)) => {
+                SILENT_HOST_MIN_CHILDREN
+            }
             _ => PARENT_MIN_CHILDREN,
         };
         (host, cables, 1.0, fewest)
@@ -399,10 +401,13 @@ pub(crate) fn describe(
     mut findings: Vec<Finding>,
     now: Timestamp,
 ) -> Incident {
+    // A memory error is the cause of the reset that the driver asks for.
+    let is_request = |own: &Evidence| own.signal == GPU_RECOVERY_ACTION.name;
+    let is_memory_error = |own: &Evidence| own.class == &GPU_MEMORY && !is_request(own);
+    let has_memory_error = findings.iter().any(|own| is_memory_error(&own.evidence));
     findings.sort_by(|a, b| {
         let (a, b) = (&a.evidence, &b.evidence);
-        // What the driver asks for is no cause: errors of its memory are one.
-        let rank = |own: &Evidence| (own.signal == GPU_RECOVERY_ACTION.name, own.class.order());
+        let rank = |own: &Evidence| (has_memory_error && is_request(own), own.class.order());
         let by_class = rank(a).cmp(&rank(b));
         by_class
             .then_with(|| b.effect.total_cmp(&a.effect))

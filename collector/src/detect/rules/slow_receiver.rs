@@ -43,7 +43,7 @@ const ABOVE_PEERS: f64 = 10.0;
 const BUSY: f64 = 0.1;
 /// Such ports that are enough for a median.
 const SAMPLE: usize = 64;
-/// Bytes that a NIC receives, compared with the median NIC of its job, of its node where no job is known, above which others send
+/// Bytes that a NIC receives, compared with the median NIC of its job, of its node where no job over several nodes is known, above which others send
 /// to it too: a slow receiver takes at most what its job sends.
 const FROM_OTHERS: f64 = 1.5;
 /// The same, compared with what it received before its switch began to wait.

@@ -63,7 +63,9 @@ impl Detector for StorageStall {
         } else {
             MAJORITY
         };
-        let is_most = |nodes: &usize| long.len() as f64 >= share * *nodes as f64;
+        // Where most nodes are idle, it may be one job that begins.
+        let fewest = STILL_WAIT * stalled.len() as f64;
+        let is_most = |nodes: &usize| long.len() as f64 >= fewest.max(share * *nodes as f64);
         let Some(nodes) = nodes.filter(is_most) else {
             self.first = None;
             out.extend(of_single(view, &waits(view, "some", ALONE_WINDOW_SECONDS)));
@@ -117,7 +119,7 @@ impl Detector for StorageStall {
                 "the same for it to last",
                 STILL_WAIT,
                 "ratio",
-                "the nodes end their waiting one by one (a choice)",
+                "the nodes end their waiting one by one; also the smallest share of all nodes (a choice)",
             ),
             Threshold::new(
                 "share of the time in which some process waits, on a node that waits alone",

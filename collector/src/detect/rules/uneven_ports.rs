@@ -25,6 +25,8 @@ const MIN_SECONDS: f64 = 20.0;
 /// Excess over the node's median port, both directions, from which there must be other traffic (an engineering
 /// choice: the rails of a job differ by less than 1 % over a minute).
 const MIN_EXCESS: f64 = 0.1;
+/// Nodes whose ports of a rail move about as much, from which that is a job's design, where no job is known.
+const FEWEST_ALIKE: usize = 3;
 /// A node of which the median port moves less than this has no job to compare with, bytes per second.
 const MIN_RATE: f64 = 1e8;
 
@@ -58,6 +60,8 @@ struct Moves<'a> {
 struct OnRail {
     /// The median, where there are enough ports.
     usual: Option<f64>,
+    /// How many ports there are.
+    count: usize,
     /// Those that stand out, in order.
     high: Vec<f64>,
 }
@@ -67,24 +71,31 @@ impl OnRail {
         let stands_out = |ratio: &f64| *ratio >= 1.0 + MIN_EXCESS;
         let mut high: Vec<_> = ratios.iter().copied().filter(stands_out).collect();
         high.sort_unstable_by(f64::total_cmp);
-        let usual = (ratios.len() >= MIN_PEERS).then(|| median(ratios));
+        let count = ratios.len();
+        let usual = (count >= MIN_PEERS).then(|| median(ratios));
         Self {
             usual: usual.flatten(),
+            count,
             high,
         }
     }
 
-    /// The most that another port moves, of those that move less than this one or about as much.
-    fn twin(&self, ratio: f64) -> Option<f64> {
+    /// The median, if every one of several ports stands out.
+    fn all_high(&self) -> Option<f64> {
+        let all = self.count > 1 && self.high.len() == self.count;
+        all.then(|| median(self.high.iter().copied()))?
+    }
+
+    /// Whether a pipeline can be the cause: [`FEWEST_ALIKE`] ports and more move about as much.
+    fn are_alike(&self, ratio: f64) -> bool {
         let until = |most: f64| self.high.partition_point(|other| *other < most);
-        let (own, alike) = (until(ratio), until((1.0 + MIN_EXCESS) * ratio));
-        let beside = self.high[own..alike].iter().skip(1).last();
-        beside.or(self.high[..own].last()).copied()
+        let alike = until((1.0 + MIN_EXCESS) * ratio) - until(ratio / (1.0 + MIN_EXCESS));
+        alike >= FEWEST_ALIKE
     }
 }
 
-/// What a rail carries by design: in a job of enough nodes what is usual there; in a smaller one, and where no job is
-/// known, also what the next node's port of the rail moves, as a pipeline loads the same rails on all of its nodes.
+/// What a rail carries by design: in a job of enough nodes what is usual there; in a smaller one what all of its nodes show, and
+/// where no job is known what several nodes show, as a pipeline loads the same rails on all of its nodes.
 fn by_design(
     usual: &Usual<&RdmaPort, OnRail>,
     job: Option<&Job>,
@@ -92,12 +103,10 @@ fn by_design(
     ratio: f64,
 ) -> f64 {
     let (own, all) = (usual.of_job(job, &port), usual.of_all(&port));
-    if let Some(usual) = own.and_then(|rail| rail.usual) {
-        return usual;
-    }
-    let twin = own.or(all).and_then(|rail| rail.twin(ratio));
-    let usual = all.and_then(|rail| rail.usual);
-    twin.into_iter().chain(usual).fold(1.0, f64::max)
+    let in_job = own.and_then(|rail| rail.usual.or_else(|| rail.all_high()));
+    let alike = all.filter(|rail| own.is_none() && rail.are_alike(ratio));
+    let outside = || alike.map(|_| ratio).or_else(|| all?.usual);
+    in_job.or_else(outside).unwrap_or(1.0)
 }
 
 impl Detector for UnevenPorts {
@@ -137,7 +146,7 @@ impl Detector for UnevenPorts {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job: than the median where the job is large enough, else than on any other node.",
+            check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job; a rail on which all nodes of a small job, or several nodes without a known job, move as much is loaded by design.",
             threshold: format!(
                 "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, half of it in each third of that time, in both directions (the rails of a job differ by less than 1 %)",
                 100.0 * MIN_EXCESS
@@ -167,6 +176,12 @@ impl Detector for UnevenPorts {
                 MIN_SECONDS,
                 "s",
                 "ports in one scrape are sampled up to 1 s apart",
+            ),
+            Threshold::new(
+                "nodes that move as much on a rail, where no job is known, from which it is by design",
+                FEWEST_ALIKE as f64,
+                "nodes",
+                "a pipeline loads the same rails on all of its nodes (a choice)",
             ),
             Threshold::new(
                 "bytes of the node's median port",

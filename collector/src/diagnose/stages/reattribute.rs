@@ -12,15 +12,12 @@ use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::signs::{is_of_clock, is_of_ends};
 use crate::classes::{
-    Class, GPU_SLOW, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED,
-    PFC_STORM, SLOW_RECEIVER, UPLINK_JITTER,
+    GPU_SLOW, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED, PFC_STORM,
+    SLOW_RECEIVER, UPLINK_JITTER,
 };
 use crate::detect::detector::Evidence;
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::posterior::pci_of;
-
-/// Classes of parts that back-pressure the fabric.
-const BACK_PRESSURE: [&Class; 4] = [&PFC_STORM, &SLOW_RECEIVER, &PCIE_REDIRECTED, &NUMA_AFFINITY];
 
 /// Parts that only probes or transports name, each with the part that others name in its place.
 pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
@@ -45,37 +42,39 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
             })
             .min_by_key(|other| (other.part != *part, other.class.order(), other.part.clone()));
         if let Some(best) = best.filter(|best| best.part != *part) {
-            explained.insert(part.clone(), best.part.clone());
+            let root = explained.get(&best.part).unwrap_or(&best.part).clone();
+            explained.insert(part.clone(), root);
         }
     }
     explained
 }
 
-/// What waits for the degraded PCIe link of a GPU, each with that link: the GPU, if it is slow at its work while its clock is as it
-/// should be, and the NIC that delivers to its memory, if that back-pressures its switch.
+/// Parts that wait for the PCIe link of a GPU, each with that link: the GPU, if it is slow at its work while its clock is as it
+/// should be, and, where the link is degraded, the NIC that delivers to its memory, if that back-pressures its switch.
 fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let evidence = || findings.iter().map(|found| &found.evidence);
-    let of_link = evidence().filter(|own| [&PCIE_DEGRADED, &PCIE_ERRORS].contains(&own.class));
-    let links: BTreeSet<&Part> = of_link.map(|own| &own.part).collect();
-    if links.is_empty() {
+    let with = |class| evidence().filter(move |own| own.class == class);
+    let degraded: BTreeSet<&Part> = with(&PCIE_DEGRADED).map(|own| &own.part).collect();
+    let errors: BTreeSet<&Part> = with(&PCIE_ERRORS).map(|own| &own.part).collect();
+    if degraded.is_empty() && errors.is_empty() {
         return BTreeMap::new();
     }
-    let degraded = |gpu: &Part| {
+    let link_of = |gpu: &Part| {
         let (Part::Gpu(node, _), Some(id)) = (gpu, fabric.find(gpu)) else {
             return None;
         };
-        let link = pci_of(fabric, id).map(|pci| Part::PcieLink(node.clone(), pci));
-        link.filter(|link| links.contains(link))
+        pci_of(fabric, id).map(|pci| Part::PcieLink(node.clone(), pci))
     };
     let mut explained = BTreeMap::new();
     for own in evidence() {
+        let is_nic = matches!(own.part, Part::Nic(..) | Part::PcieLink(..));
+        let waits = [&PFC_STORM, &SLOW_RECEIVER].contains(&own.class);
         let link = if own.class == &GPU_SLOW {
-            degraded(&own.part)
-        } else if matches!(own.part, Part::Nic(..) | Part::PcieLink(..))
-            && BACK_PRESSURE.contains(&own.class)
-            && !links.contains(&own.part)
-        {
-            gpus_behind(fabric, &own.part).iter().find_map(degraded)
+            link_of(&own.part).filter(|link| degraded.contains(link) || errors.contains(link))
+        } else if is_nic && waits && !degraded.contains(&own.part) {
+            let gpus = gpus_behind(fabric, &own.part);
+            let mut links = gpus.iter().filter_map(link_of);
+            links.find(|link| degraded.contains(link))
         } else {
             None
         };
@@ -100,7 +99,8 @@ fn is_in(fabric: &Fabric, probed: &Part, other: &Part) -> bool {
 
 /// The switches that a part back-pressures, if the finding is of pause.
 pub(crate) fn paused_by(fabric: &Fabric, found: &Evidence) -> BTreeSet<Part> {
-    let at = BACK_PRESSURE.contains(&found.class).then_some(&found.part);
+    let pauses = [&PFC_STORM, &SLOW_RECEIVER, &PCIE_REDIRECTED, &NUMA_AFFINITY];
+    let at = pauses.contains(&found.class).then_some(&found.part);
     at.map_or_else(BTreeSet::new, |part| leaves_of(fabric, part))
 }
 

@@ -98,8 +98,8 @@ pub(super) fn by_power<'a>(gpus: &[Listed<'a>]) -> Capped<'a> {
 }
 
 /// The median lowest clock of those that draw most nearly as much as this GPU, of its job if they are enough, and how many
-/// they are, itself included. Outside such a job, the lower one of all and of its node's GPUs, which do the same work: within one
-/// power limit a heavier kind of work runs at a lower clock.
+/// they are, itself included. Otherwise the lower of two medians, of all GPUs and of the GPUs of its node and job: within one power limit
+/// heavier work runs at a lower clock.
 pub(super) fn clock_of_its_power<'a>(
     capped: &Capped<'a>,
     gpu: &Listed<'a>,
@@ -111,7 +111,9 @@ pub(super) fn clock_of_its_power<'a>(
         let all = capped.alike.of_all(&limit).and_then(near)?;
         let on_node = (gpu.node, limit);
         let mut node = capped.of_node.cohorts(gpu.job, &on_node);
-        let lower = node.find_map(near).filter(|node| node.0 < all.0);
+        // What draws less than its limit is held back by something else.
+        let reaches = limit.1.is_none_or(|limit| watts >= AS_MUCH * limit as f64);
+        let lower = node.find_map(near).filter(|node| reaches && node.0 < all.0);
         Some(lower.unwrap_or(all))
     })
 }

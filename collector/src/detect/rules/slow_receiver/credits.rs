@@ -143,7 +143,10 @@ impl Credits {
         let ticks = rates
             .iter()
             .filter_map(|own| Some((&job_of(view, own.port.0)?.name, own.ticks)));
-        let in_job = lower_medians(ticks);
+        let in_job = grouped(ticks).into_iter();
+        let in_job: HashMap<_, _, FixedState> = in_job
+            .map(|(job, ticks)| (job, lower_median(ticks)))
+            .collect();
         let enough = rates.len() >= MIN_PEERS;
         let far =
             |own: &&Waits<'_>| enough && own.ticks > MIN_TICKS && own.ticks > ABOVE_PEERS * usual;
@@ -154,14 +157,19 @@ impl Credits {
         // Only asked where one waits.
         let sent_beside = OnceCell::new();
         let receives_most = |own: &Waits<'_>| {
-            let usual = sent_beside.get_or_init(|| {
+            let groups = sent_beside.get_or_init(|| {
                 let sending = rates
                     .iter()
                     .filter_map(|own| Some((beside(view, own.port.0), own.sent()?)));
-                lower_medians(sending)
+                grouped(sending)
             });
-            let more = usual.get(&beside(view, own.port.0)).zip(own.sent());
-            more.is_some_and(|(usual, sent)| sent > FROM_OTHERS * usual)
+            let group = groups.get(&beside(view, own.port.0));
+            let more = group.zip(own.sent()).map(|(group, sent)| {
+                // A port without traffic is no measure of one that has some.
+                let busy = group.iter().copied().filter(|other| *other >= BUSY * sent);
+                sent > FROM_OTHERS * lower_median(busy.collect())
+            });
+            more.unwrap_or(false)
         };
         let waiting = rates.iter().filter(far).filter(far_in_job);
         // Only asked where one waits.
@@ -295,8 +303,8 @@ fn job_of<'a>(view: &View<'a>, nic: PartId) -> Option<&'a Job> {
     job.filter(|job| job.nodes.len() > 1)
 }
 
-/// Whose NICs receive as much as this one, as long as nothing else sends to it: those of its job, or where that is unknown those
-/// of its node.
+/// The NICs that receive as much as this one while nothing else sends to it: those of its job, or of its node where no job over
+/// several nodes is known.
 fn beside<'a>(view: &View<'a>, nic: PartId) -> (Option<&'a JobName>, Option<&'a NodeName>) {
     match job_of(view, nic) {
         Some(job) => (Some(&job.name), None),
@@ -304,21 +312,21 @@ fn beside<'a>(view: &View<'a>, nic: PartId) -> (Option<&'a JobName>, Option<&'a 
     }
 }
 
-/// By job or node: what at least half of its ports wait, or send, at most. Where all of them wait, the job sends more than it
-/// takes, and no receiver is slow; where half of them do, they are those of one node of two.
-fn lower_medians<K: Hash + Eq>(
+fn grouped<K: Hash + Eq>(
     ports: impl Iterator<Item = (K, f64)>,
-) -> HashMap<K, f64, FixedState> {
-    let mut rates: HashMap<K, Vec<f64>, FixedState> = HashMap::default();
+) -> HashMap<K, Vec<f64>, FixedState> {
+    let mut groups: HashMap<K, Vec<f64>, FixedState> = HashMap::default();
     for (of, rate) in ports {
-        rates.entry(of).or_default().push(rate);
+        groups.entry(of).or_default().push(rate);
     }
-    let lower_median = |mut rates: Vec<f64>| {
-        let middle = (rates.len() - 1) / 2;
-        *rates.select_nth_unstable_by(middle, f64::total_cmp).1
-    };
-    let rates = rates.into_iter();
-    rates.map(|(of, rates)| (of, lower_median(rates))).collect()
+    groups
+}
+
+/// What at least half of some ports, one or more, wait or send at most. Where all of a job's ports wait, the job sends more than
+/// it takes, and no receiver is slow; where half of them do, they are those of one node of two.
+fn lower_median(mut rates: Vec<f64>) -> f64 {
+    let middle = (rates.len() - 1) / 2;
+    *rates.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 /// How long ago a switch began to wait, in seconds: not every scrape need show more of it.
