@@ -333,11 +333,7 @@ impl<'de> Deserialize<'de> for NodeReading {
                 let kind = metric.kind.as_str();
                 return Err(D::Error::custom(format!("{name}: no value of a {kind}")));
             }
-            let profile = if full {
-                Profile::Full
-            } else {
-                Profile::Default
-            };
+            let profile = Profile::default_if(!full);
             reading.push_in(profile, metric, &Labels::new(labels), value);
         }
         Ok(reading)

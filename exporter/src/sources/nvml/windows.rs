@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use railscope_model::metric as m;
-use railscope_model::metric::Metric;
-use railscope_model::metric::Profile;
+use railscope_model::metric::{Metric, Profile};
 use railscope_model::reading::{Labels, NodeReading};
 
 use crate::extremes::{Extremes, PeakRate, WINDOWS};

@@ -111,7 +111,7 @@ pub(super) fn clock_of_its_power<'a>(
         let all = capped.alike.of_all(&limit).and_then(near)?;
         let on_node = (gpu.node, limit);
         let mut node = capped.of_node.cohorts(gpu.job, &on_node);
-        // What draws less than its limit is held back by something else.
+        // Below its power limit a GPU is slowed by another cause.
         let reaches = limit.1.is_none_or(|limit| watts >= AS_MUCH * limit as f64);
         let lower = node.find_map(near).filter(|node| reaches && node.0 < all.0);
         Some(lower.unwrap_or(all))
