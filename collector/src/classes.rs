@@ -295,7 +295,7 @@ pub static STORAGE_STALL: Class = Class {
     name: "storage-stall",
     severity: Severity::Warning,
     title: "Nodes wait for storage",
-    action: "Many nodes: check the storage behind checkpoints and data, and the network to it. One node: check its disks and its mounts.",
+    action: "Check the storage behind checkpoints and data, the network to it, and its mounts; if a single node waits, also its disks.",
 };
 
 /// Packets between a NIC and its GPUs go up to the root complex.

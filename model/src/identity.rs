@@ -279,7 +279,8 @@ impl fmt::Display for NvLink {
 /// A physical part with a stable name: what an incident is about, and what somebody can go and touch.
 ///
 /// Its text is the *fault domain* of an alert: `gpu/n7:3`, `nic/n7:mlx5_4`, `pcie/n7:0000:1a:00.0`,
-/// `link/n7:mlx5_4/1`, `link/leaf-03:33`, `link/leaf-03[swp33]`, `switch/leaf-03`, `host/n7`, `nvlink/n7:3/17`.
+/// `link/n7:mlx5_4/1`, `link/leaf-03:33`, `link/leaf-03[swp33]`, `switch/leaf-03`, `host/n7`, `nvlink/n7:3/17`,
+/// `storage/shared`.
 /// A port with a name stands in brackets, as Batfish writes it: names hold colons and slashes themselves.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
@@ -299,10 +300,14 @@ pub enum Part {
     SwitchLink(SwitchName, PortName),
     /// A whole switch.
     Switch(SwitchName),
+    /// The storage that the nodes of a cluster share, with its servers and the way to them. Nodes tell only that they
+    /// wait for it, not which server or volume: it has no name.
+    SharedStorage,
 }
 
 impl Part {
     const EXPECTED: &'static str = "a part such as gpu/n7:3, link/n7:mlx5_4/1 or switch/leaf-03";
+    const SHARED: &'static str = "shared";
 
     /// The class of the part, the word before the slash: `gpu`, `link`, `switch` …
     pub fn class(&self) -> &'static str {
@@ -314,10 +319,11 @@ impl Part {
             Self::Nic(..) => "nic",
             Self::HostLink(..) | Self::SwitchLink(..) => "link",
             Self::Switch(_) => "switch",
+            Self::SharedStorage => "storage",
         }
     }
 
-    /// The node that the part sits in or is connected to; none for switches and the cables between them.
+    /// The node that the part sits in or is connected to; none for switches, the cables between them, and storage.
     pub fn node(&self) -> Option<&NodeName> {
         match self {
             Self::Host(node)
@@ -326,7 +332,7 @@ impl Part {
             | Self::PcieLink(node, _)
             | Self::Nic(node, _)
             | Self::HostLink(node, _) => Some(node),
-            Self::SwitchLink(..) | Self::Switch(_) => None,
+            Self::SwitchLink(..) | Self::Switch(_) | Self::SharedStorage => None,
         }
     }
 }
@@ -344,6 +350,7 @@ impl fmt::Display for Part {
             Self::SwitchLink(switch, PortName::Number(port)) => write!(f, "{switch}:{port}"),
             Self::SwitchLink(switch, PortName::Name(port)) => write!(f, "{switch}[{port}]"),
             Self::Switch(switch) => write!(f, "{switch}"),
+            Self::SharedStorage => write!(f, "{}", Self::SHARED),
         }
     }
 }
@@ -362,6 +369,7 @@ impl FromStr for Part {
         Ok(match class {
             "host" => Self::Host(rest.parse()?),
             "switch" => Self::Switch(rest.parse()?),
+            "storage" if rest == Self::SHARED => Self::SharedStorage,
             "gpu" => on_node().and_then(|(node, gpu)| Ok(Self::Gpu(node, gpu.parse()?)))?,
             "nvlink" => on_node().and_then(|(node, link)| Ok(Self::NvLink(node, link.parse()?)))?,
             "pcie" => on_node().and_then(|(node, pci)| Ok(Self::PcieLink(node, pci.parse()?)))?,
@@ -464,6 +472,7 @@ mod tests {
             "link/leaf-03[swp1s2]",
             "link/leaf:03[et-0/0/1:2]",
             "switch/MF0;core:1:MQM8700/U1",
+            "storage/shared",
         ] {
             reads_as::<Part>(text, text);
         }

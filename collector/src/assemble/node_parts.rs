@@ -167,8 +167,9 @@ pub fn gpus_behind(fabric: &Fabric, part: &Part) -> Vec<Part> {
                 .flat_map(|id| gpus_near(fabric, id))
                 .collect()
         }
-        // A cable between switches slows all hosts that are routed over it: see `gpus_routed_over`.
-        Part::SwitchLink(..) => Vec::new(),
+        // A cable between switches slows all hosts that are routed over it: see `gpus_routed_over`. Which nodes use the
+        // storage, only their waiting tells.
+        Part::SwitchLink(..) | Part::SharedStorage => Vec::new(),
     };
     gpus.sort();
     gpus.dedup();

@@ -27,6 +27,7 @@ pub(crate) struct Signs {
     cable: f64,
     switch: f64,
     host: f64,
+    storage: f64,
     /// For no part at all: load imbalance, a transient state.
     pub(crate) no_part: f64,
 }
@@ -40,6 +41,7 @@ impl Signs {
         cable: 0.0,
         switch: 0.0,
         host: 0.0,
+        storage: 0.0,
         no_part: 0.0,
     };
 
@@ -53,6 +55,7 @@ impl Signs {
             Part::HostLink(..) | Part::SwitchLink(..) => self.cable,
             Part::Switch(_) => self.switch,
             Part::Host(_) => self.host,
+            Part::SharedStorage => self.storage,
         }
     }
 }
@@ -109,7 +112,7 @@ const PROBED_EDGE: Signs = Signs {
     cable: 3.0,
     switch: -2.0,
     host: 1.0,
-    no_part: 0.0,
+    ..Signs::SILENT
 };
 /// See [`PROBED_EDGE`].
 const PROBED_CABLE: Signs = Signs {
@@ -133,6 +136,7 @@ const STALLS: Signs = Signs {
     cable: -2.0,
     switch: -3.0,
     host: 5.0,
+    storage: 5.0,
     ..Signs::SILENT
 };
 

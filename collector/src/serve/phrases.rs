@@ -46,6 +46,7 @@ pub(crate) fn part(part: &Part, layout: &Layout) -> String {
             }
             None => format!("Switch {switch}"),
         },
+        Part::SharedStorage => "Shared storage".to_owned(),
     }
 }
 

@@ -1,7 +1,9 @@
 //! What nodes and GPUs say of their own health: each fault is named, and what all share is not.
 
-use super::cluster::NODES;
-use super::{Fault, check, of_gpus, with};
+use railscope_model::identity::Part;
+
+use super::cluster::{NODES, RAILS};
+use super::{Fault, check, of_gpus, run, with};
 
 /// A series of one node that rises by so much a second, and stands still on all others.
 fn rises(series: &'static str, culprits: &'static [usize], per_second: f64) -> Box<Fault> {
@@ -263,12 +265,17 @@ fn stalls_are_the_hypervisors_where_stolen_time_explains_them() {
 #[test]
 fn storage_is_to_blame_when_many_nodes_wait_and_not_when_one_does() {
     let series = "railscope_host_pressure_seconds_total{resource=\"io\",kind=\"full\"}";
-    check(
-        &rises(series, &[1, 3, 4, 5, 6, 7], 0.4),
-        &[
-            "storage-stall host/n1 gpus=4 [host/n3 host/n4 host/n5 host/n6 host/n7 gpu/n1:0 gpu/n1:1 gpu/n1:2 gpu/n1:3]",
-        ],
-    );
+    const WAITING: &[usize] = &[1, 3, 4, 5, 6, 7];
+    let view = run(&rises(series, WAITING, 0.4));
+    let [incident] = &view.incidents[..] else {
+        panic!("{:#?}", view.incidents)
+    };
+    assert_eq!(incident.class.name, "storage-stall");
+    assert_eq!(incident.root, Part::SharedStorage);
+    assert_eq!(incident.gpus_affected, WAITING.len() * RAILS);
+    let hosts = incident.victims.iter();
+    let hosts = hosts.filter(|part| matches!(part, Part::Host(_)));
+    assert_eq!(hosts.count(), WAITING.len());
     // The other half computes: one job loads or saves.
     check(&rises(series, &[1, 3, 4, 6], 0.4), &[]);
     check(&rises(series, &[1], 0.4), &[]);

@@ -43,11 +43,7 @@ impl Cluster {
             severity: kind.severity(&self.place().healthy(target)),
             slowdown,
             victims: self.victims(target, &under),
-            accomplices: kind
-                .accomplices(target, &self.place())
-                .into_iter()
-                .chain(self.others_of(target))
-                .collect(),
+            accomplices: kind.accomplices(target, &self.place()),
         };
         self.faults.push(Injected {
             fault,
@@ -88,17 +84,6 @@ impl Cluster {
         }
         let kind = fault.effect.kind();
         kind.target(&fault.part, &self.place()).map_err(refuse)
-    }
-
-    /// The nodes of a target after its first.
-    fn others_of(&self, target: Target) -> impl Iterator<Item = Part> {
-        let others = match target {
-            Target::Hosts(first, count) => first + 1..first + count,
-            _ => 0..0,
-        };
-        self.nodes[others]
-            .iter()
-            .map(|node| Part::Host(node.name.clone()))
     }
 
     /// The senders to a NIC: NICs of the same number of the nodes before it in its job's
@@ -148,7 +133,7 @@ impl Cluster {
             Target::Switch(switch) => nics_at(&self.plan, switch)
                 .flat_map(|nic| self.senders_to(nic).into_iter().chain([nic]))
                 .collect(),
-            Target::Gpu(_) | Target::Hosts(..) => Vec::new(),
+            Target::Gpu(_) | Target::FirstHosts(_) => Vec::new(),
         };
         nics.extend(self.held_up(target, under));
         nics.sort_unstable();

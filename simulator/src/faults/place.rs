@@ -18,8 +18,8 @@ pub(crate) enum Target {
     Gpu(usize),
     /// A node.
     Host(usize),
-    /// Nodes one after another: the first of them, and how many.
-    Hosts(usize, usize),
+    /// So many nodes, from the first on.
+    FirstHosts(usize),
     /// A cable between switches, by index into [`Wiring::cables`].
     Cable(usize),
     /// A switch, by index into [`Wiring::switches`].
@@ -32,9 +32,11 @@ impl Target {
         match self {
             Self::Nic(nic) => vec![nic],
             Self::Nics(one, other) => vec![one, other],
-            Self::Gpu(_) | Self::Host(_) | Self::Hosts(..) | Self::Cable(_) | Self::Switch(_) => {
-                Vec::new()
-            }
+            Self::Gpu(_)
+            | Self::Host(_)
+            | Self::FirstHosts(_)
+            | Self::Cable(_)
+            | Self::Switch(_) => Vec::new(),
         }
     }
 }
@@ -191,9 +193,9 @@ impl<'a> Place<'a> {
         let (host, cable) = match target {
             Target::Nic(nic) | Target::Nics(nic, _) => (self.plan.nics[nic].node.into(), nic),
             Target::Gpu(gpu) => (self.plan.host_of_gpu(gpu), 0),
-            Target::Host(host) | Target::Hosts(host, _) => (host, self.plan.hosts[host].nics.start),
+            Target::Host(host) => (host, self.plan.hosts[host].nics.start),
             Target::Cable(cable) => (0, cable),
-            Target::Switch(_) => (0, 0),
+            Target::Switch(_) | Target::FirstHosts(_) => (0, 0),
         };
         let shape = self.plan.hosts[host].kind.shape();
         Healthy {

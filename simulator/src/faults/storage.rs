@@ -7,12 +7,11 @@ use super::{Effect, Healthy, Kind, Pick};
 use crate::conditions::Conditions;
 use crate::faults::place::{Place, Target};
 
-/// The storage of checkpoints hangs repeatedly, for all nodes that write to it at once. No node of them
-/// is the single cause: the part is the first of them, the others are equally affected.
+/// The storage of checkpoints hangs repeatedly, for all nodes that write to it at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StorageStall {
-    /// Nodes that write to it, one after another from the part on.
+    /// Nodes that write to it, from the first on.
     pub nodes: u16,
     /// Time from one stall to the next.
     pub every_seconds: f64,
@@ -28,8 +27,7 @@ impl StorageStall {
             every_seconds: 60.0,
             seconds: 20.0,
         };
-        let first = place.plan.nics.first()?.node_name.clone();
-        Some((Part::Host(first), Effect::StorageStall(stall)))
+        Some((Part::SharedStorage, Effect::StorageStall(stall)))
     }
 }
 
@@ -45,13 +43,13 @@ impl Kind for StorageStall {
                 "found {lasts} s every {every} s, expected 0.1 to 60 s and less than all of the time"
             ));
         }
-        let Target::Host(first) = place.host_named(part)? else {
-            return Err("expected a node".to_owned());
-        };
-        let most = place.plan.hosts.len() - first;
+        if *part != Part::SharedStorage {
+            return Err(format!("expected {}", Part::SharedStorage));
+        }
+        let most = place.plan.hosts.len();
         let count = usize::from(self.nodes);
         if (1..=most).contains(&count) {
-            Ok(Target::Hosts(first, count))
+            Ok(Target::FirstHosts(count))
         } else {
             Err(format!("found {count} nodes, expected 1 to {most}"))
         }
@@ -62,8 +60,8 @@ impl Kind for StorageStall {
     }
 
     fn apply(&self, target: Target, now: &mut Conditions) {
-        if let Target::Hosts(first, count) = target {
-            for host in &mut now.hosts[first..first + count] {
+        if let Target::FirstHosts(count) = target {
+            for host in &mut now.hosts[..count] {
                 host.storage_hangs = true;
             }
         }
@@ -71,10 +69,8 @@ impl Kind for StorageStall {
 
     fn sentence(&self) -> String {
         format!(
-            "and {} nodes after it wait {} s for their storage every {} s",
-            self.nodes - 1,
-            self.seconds,
-            self.every_seconds
+            "keeps {} nodes waiting for {} s every {} s",
+            self.nodes, self.seconds, self.every_seconds
         )
     }
 

@@ -3,6 +3,7 @@
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{GPU_UTILIZATION, HOST_PRESSURE};
 
+use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, STORAGE_STALL};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers;
@@ -30,9 +31,8 @@ const BUSY: f64 = 0.5;
 
 #[derive(Default)]
 struct StorageStall {
-    /// The node that stands for all that wait together, for as long as enough of them do: the wait of single nodes leaves
-    /// the window one by one, and it is one incident.
-    first: Option<NodeName>,
+    /// Whether many nodes waited together lately. The wait of single nodes leaves the window one by one.
+    lasts: bool,
 }
 
 /// How long processes of a node waited for input and output.
@@ -58,24 +58,16 @@ impl Detector for StorageStall {
         // Storage that all share keeps all waiting; where other nodes go on, one job loads or saves much.
         let going_on = || others.iter().filter(|own| computes(view, own.node)).count();
         let nodes = (long.len() >= MIN_PEERS).then(|| long.len() + going_on());
-        let share = if self.first.is_some() {
-            STILL_WAIT
-        } else {
-            MAJORITY
-        };
+        let share = if self.lasts { STILL_WAIT } else { MAJORITY };
         // Where most nodes are idle, it may be one job that begins.
         let fewest = STILL_WAIT * stalled.len() as f64;
         let is_most = |nodes: &usize| long.len() as f64 >= fewest.max(share * *nodes as f64);
-        let Some(nodes) = nodes.filter(is_most) else {
-            self.first = None;
-            out.extend(of_single(view, &waits(view, "some", ALONE_WINDOW_SECONDS)));
-            return;
-        };
-        let is_known = |first: &NodeName| stalled.iter().any(|wait| wait.node == first);
-        let first = self.first.take().filter(is_known);
-        let first = first.unwrap_or_else(|| long[0].node.clone());
-        out.push(of_many(&first, &long, nodes));
-        self.first = Some(first);
+        let nodes = nodes.filter(is_most);
+        self.lasts = nodes.is_some();
+        match nodes {
+            Some(nodes) => out.extend(of_many(view, &long, nodes)),
+            None => out.extend(of_single(view, &waits(view, "some", ALONE_WINDOW_SECONDS))),
+        }
     }
 
     fn remembers(&self) -> bool {
@@ -84,9 +76,9 @@ impl Detector for StorageStall {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "All processes of most nodes that compute waited for I/O in the same minutes, or processes of one node waited while other nodes did not.",
+            check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not.",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
                 100.0 * MIN_SHARE,
                 100.0 * MAJORITY,
                 100.0 * ALONE_MIN_SHARE
@@ -110,7 +102,7 @@ impl Detector for StorageStall {
                 "longer than a checkpoint to healthy storage (a choice)",
             ),
             Threshold::new(
-                "share of the nodes that compute that wait together",
+                "share of the nodes that wait, of all that wait or compute",
                 MAJORITY,
                 "ratio",
                 "storage that all share keeps all waiting; else one job loads or saves much (a choice)",
@@ -165,22 +157,27 @@ fn waits<'a>(view: &View<'a>, kind: &str, seconds: f64) -> Vec<Wait<'a>> {
     waits.collect()
 }
 
-fn of_many(first: &NodeName, long: &[&Wait<'_>], nodes: usize) -> Evidence {
+/// What keeps many nodes waiting is none of them.
+fn of_many(view: &View<'_>, long: &[&Wait<'_>], nodes: usize) -> Option<Evidence> {
     let by_rise = |a: &&&Wait<'_>, b: &&&Wait<'_>| a.rise.amount.total_cmp(&b.rise.amount);
-    let longest = long.iter().max_by(by_rise).unwrap_or(&long[0]);
+    let longest = long.iter().max_by(by_rise)?;
     let Wait { node, rise } = longest;
-    let others = long.iter().filter(|wait| wait.node != first);
-    Evidence {
+    let hosts = long.iter().map(|wait| Part::Host(wait.node.clone()));
+    let with_gpus = |host: Part| {
+        let gpus = gpus_behind(view.fabric, &host);
+        gpus.into_iter().chain([host])
+    };
+    Some(Evidence {
         statement: format!(
-            "{} of {nodes} nodes that compute waited for I/O at the same time, {node} for {:.0} s of the last {:.0} s.",
+            "{} of {nodes} nodes waited for I/O at the same time, {node} for {:.0} s of the last {:.0} s.",
             long.len(),
             rise.amount,
             rise.seconds
         ),
-        victims: others.map(|wait| Part::Host(wait.node.clone())).collect(),
-        part: Part::Host(first.clone()),
+        victims: hosts.flat_map(with_gpus).collect(),
+        part: Part::SharedStorage,
         ..evidence(longest)
-    }
+    })
 }
 
 /// A node that waits while the others do not. Nodes of a job that loads a checkpoint wait together, and do not compute yet.

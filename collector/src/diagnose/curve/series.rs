@@ -356,7 +356,9 @@ fn far_ends(seen: Seen<'_>, part: &Part) -> Vec<(PartId, u16)> {
 fn names(seen: Seen<'_>, part: &Part) -> Names {
     let history = part.node().and_then(|node| seen.history.node(node));
     let mut names = match part {
-        Part::Host(_) | Part::Switch(_) | Part::SwitchLink(..) => return Names::default(),
+        Part::Host(_) | Part::Switch(_) | Part::SwitchLink(..) | Part::SharedStorage => {
+            return Names::default();
+        }
         Part::Gpu(_, gpu) => Names::of([("gpu", gpu.to_string())]),
         Part::NvLink(_, link) => {
             return Names::of([

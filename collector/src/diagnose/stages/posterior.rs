@@ -191,7 +191,7 @@ fn near(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
             own.chain(cables(part)).collect()
         }
         Part::HostLink(..) | Part::SwitchLink(..) => ends(part).into_iter().collect(),
-        Part::Host(_) | Part::Switch(_) => BTreeSet::new(),
+        Part::Host(_) | Part::Switch(_) | Part::SharedStorage => BTreeSet::new(),
     }
 }
 

@@ -304,6 +304,8 @@ impl Layout {
                     self.hosts[*host].inside.worsen(condition);
                 }
             }
+            // Not part of the picture.
+            Part::SharedStorage => {}
         }
     }
 

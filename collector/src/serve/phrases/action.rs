@@ -41,7 +41,7 @@ fn device(part: &Part, layout: &Layout) -> Option<(&'static [&'static str], Stri
     };
     let name = || format!("the {}", lower(phrases::part(part, layout)));
     match part {
-        Part::Host(_) => None,
+        Part::Host(_) | Part::SharedStorage => None,
         Part::Gpu(_, gpu) => Some((&["the GPU"], format!("GPU {gpu}"))),
         Part::NvLink(_, link) => Some((&["the GPU", "its GPUs"], format!("GPU {}", link.gpu))),
         Part::PcieLink(_, pci) => {
@@ -114,8 +114,12 @@ mod tests {
             let text = text_of(class, part);
             assert!(text.starts_with(begins), "{text}");
         }
-        // A text about several nodes does not contain "the node".
-        assert!(text_of(&STORAGE_STALL, "host/n7").starts_with("Host n7: Many nodes:"));
+        for (part, begins) in [
+            ("host/n7", "Host n7: Check the storage"),
+            ("storage/shared", "Shared storage: Check the storage"),
+        ] {
+            assert!(text_of(&STORAGE_STALL, part).starts_with(begins), "{part}");
+        }
     }
 
     #[test]
