@@ -7,6 +7,36 @@ pub(crate) const MIN_PEERS: usize = 4;
 /// Share of the peers that must agree before the rest is called odd.
 pub(crate) const MAJORITY: f64 = 0.7;
 
+/// Expected number of parts that have so many events in a window by chance, from which one that has them is no exception.
+const CHANCE: f64 = 0.1;
+
+/// [`CHANCE`] as a threshold.
+pub(crate) fn chance() -> Threshold {
+    Threshold::new(
+        "components with as many events by chance, fewer than",
+        CHANCE,
+        "components",
+        "single events that happen now here, now there are no fault of one component: a Poisson distribution with the rate of the others (a choice)",
+    )
+}
+
+/// Whether one of so many parts has so many events in a window by chance, if each has on average `mean` of them.
+pub(crate) fn is_by_chance(events: f64, mean: f64, parts: usize) -> bool {
+    let (mut term, mut below, mut fewer) = ((-mean).exp(), 0.0, 0.0);
+    while fewer < events && term > 0.0 {
+        below += term;
+        fewer += 1.0;
+        term *= mean / fewer;
+    }
+    parts as f64 * (1.0 - below) >= CHANCE
+}
+
+/// Mean number of events of a part, where so many of all have had one at all. Few parts with very many do not change it.
+pub(crate) fn mean_events(some: usize, parts: usize) -> f64 {
+    let share = some as f64 / parts.max(some + 1) as f64;
+    -(-share).ln_1p()
+}
+
 /// These two, as thresholds.
 pub(crate) fn thresholds() -> Vec<Threshold> {
     vec![
@@ -56,6 +86,20 @@ mod tests {
             Some(8.0),
             "half is no majority"
         );
+    }
+
+    #[test]
+    fn an_event_that_others_have_too_is_chance_and_many_are_not() {
+        let mean = mean_events(4, 100);
+        assert!((mean - 0.0408).abs() < 1e-4, "{mean}");
+        assert!(is_by_chance(1.0, mean, 100));
+        assert!(!is_by_chance(3.0, mean, 100));
+        assert!(!is_by_chance(1.0, mean_events(0, 100), 100));
+        // All have some: that many are not expected of any.
+        let mean = mean_events(100, 100);
+        assert!(is_by_chance(10.0, mean, 100));
+        assert!(!is_by_chance(30.0, mean, 100));
+        assert!(!is_by_chance(1e12, mean, 100));
     }
 
     #[test]

@@ -60,6 +60,11 @@ fn errors_of_memory_and_slowdowns_by_heat_are_named_if_others_have_none() {
         &counts(THROTTLES, |node| if node == 3 { 0.5 } else { 0.0 }),
         NAMED,
     );
+    // A short peak of heat, counted by both packages.
+    check(
+        &counts(THROTTLES, |node| if node == 3 { 0.02 } else { 0.0 }),
+        &[],
+    );
     // The room is hot.
     check(&counts(THROTTLES, |_| 0.5), &[]);
 }

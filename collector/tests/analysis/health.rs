@@ -76,7 +76,7 @@ fn sram_errors_above_the_threshold_are_named_and_below_it_not() {
             })
         })
     };
-    let view = super::run(&exceeded(1));
+    let view = run(&exceeded(1));
     assert_eq!(super::incidents(&view), ["gpu-memory gpu/n2:1 gpus=1 []"]);
     let statement = &view.incidents[0].findings[0].evidence.statement;
     assert_eq!(
@@ -103,7 +103,7 @@ fn a_recovery_action_is_named_with_what_the_driver_asks_for() {
         (4.0, "gpu-memory", "reset it when its processes have ended"),
         (6.0, "gpu-error", "recovery action 6"),
     ] {
-        let view = super::run(&asked(action));
+        let view = run(&asked(action));
         let incident = format!("{class} gpu/n2:1 gpus=1 []");
         assert_eq!(super::incidents(&view), [incident]);
         let statement = &view.incidents[0].findings[0].evidence.statement;
@@ -267,15 +267,14 @@ fn storage_is_to_blame_when_many_nodes_wait_and_not_when_one_does() {
     let series = "railscope_host_pressure_seconds_total{resource=\"io\",kind=\"full\"}";
     const WAITING: &[usize] = &[1, 3, 4, 5, 6, 7];
     let view = run(&rises(series, WAITING, 0.4));
-    let [incident] = &view.incidents[..] else {
-        panic!("{:#?}", view.incidents)
-    };
-    assert_eq!(incident.class.name, "storage-stall");
-    assert_eq!(incident.root, Part::SharedStorage);
+    assert_eq!(view.incidents.len(), 1);
+    let incident = &view.incidents[0];
+    let named = (incident.class.name, &incident.root);
+    assert_eq!(named, ("storage-stall", &Part::SharedStorage));
     assert_eq!(incident.gpus_affected, WAITING.len() * RAILS);
-    let hosts = incident.victims.iter();
-    let hosts = hosts.filter(|part| matches!(part, Part::Host(_)));
-    assert_eq!(hosts.count(), WAITING.len());
+    let is_host = |part: &&Part| matches!(part, Part::Host(_));
+    let hosts = incident.victims.iter().filter(is_host).count();
+    assert_eq!(hosts, WAITING.len());
     // The other half computes: one job loads or saves.
     check(&rises(series, &[1, 3, 4, 6], 0.4), &[]);
     check(&rises(series, &[1], 0.4), &[]);

@@ -1,7 +1,7 @@
 //! Readings near their limits, and scrapes that are farther apart than the times that rules look at.
 
 use super::health::pause_of_one;
-use super::{incidents, run_every, with};
+use super::{check, incidents, of_gpus, run_every, set, with};
 
 #[test]
 fn pause_is_seen_however_slow_the_scrapes_are() {
@@ -60,4 +60,46 @@ fn a_rate_near_its_limit_is_one_incident_until_it_is_below() {
     let at_the_end = |last: f64| found_after(&[30.0, last, last, last]);
     assert_eq!([at_the_end(8.0), at_the_end(3.0)], [1, 0]);
     assert_eq!(found_after(&[8.0; 4]), 0);
+}
+
+/// One error now here, now there is what such links do; many on one GPU are its fault.
+#[test]
+fn single_errors_that_many_gpus_have_in_turn_are_no_fault_of_one() {
+    let recoveries = |broken: f64| {
+        with(move |node, seconds| {
+            of_gpus(|gpu| {
+                let own = (seconds as usize + 7 * node + 3 * gpu) / 97;
+                let count = match (node, gpu) {
+                    (5, 1) => broken * seconds as f64,
+                    _ => own as f64,
+                };
+                let labels = format!("gpu=\"{gpu}\",kind=\"recovery\"");
+                format!(
+                    "railscope_gpu_nvlink_errors_total{{{labels}}} {}\n",
+                    count.floor()
+                )
+            })
+        })
+    };
+    let found = |broken: f64| incidents(&run_every(5, 10, &recoveries(broken)));
+    assert_eq!(found(0.01), [""; 0]);
+    assert_eq!(found(0.2), ["nvlink-errors gpu/n5:1 gpus=1 []"]);
+}
+
+#[test]
+fn a_faster_link_may_have_more_bit_errors() {
+    const ERRORS: &str =
+        "railscope_rdma_port_errors_total{device=\"mlx5_0\",port=\"1\",kind=\"symbol_error\"}";
+    // 720 per hour: half of the limit at 400 Gb/s, and many times that of a link of unknown speed.
+    let errors = set(6, ERRORS, |seconds| (seconds / 5) as f64);
+    check(&errors, &[]);
+    let unknown = move |node, seconds, page: String| {
+        let lines = page.lines().map(|line| format!("{line}\n"));
+        let lines = lines.filter(|line| !line.starts_with("railscope_rdma_port_speed"));
+        errors(node, seconds, lines.collect())
+    };
+    check(
+        &unknown,
+        &["link-errors link/n6:mlx5_0/1 gpus=1 [gpu/n6:0]"],
+    );
 }

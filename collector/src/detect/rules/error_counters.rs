@@ -14,7 +14,7 @@ use crate::assemble::node_parts::gpus_behind;
 use crate::classes::Class;
 use crate::detect::detector::{Detector, Evidence, Explanation, Plotted, View};
 use crate::detect::netdev;
-use crate::detect::peers::median;
+use crate::detect::peers::{self, is_by_chance, mean_events, median};
 use crate::detect::registry::{Rule, Threshold};
 use crate::diagnose::incident::{PARENT_SHARE, are_the_switchs, cables_of_switches};
 use crate::store::{Count, Increase, NodeHistory, Window};
@@ -28,6 +28,8 @@ const WINDOW_SECONDS: f64 = 120.0;
 /// To wait longer would be to report nothing of a port that flaps, and holds its job up each time,
 /// before its second loss.
 const LOSS_WAIT_SECONDS: f64 = 15.0;
+/// For how long it is remembered which parts had an error.
+const REMEMBERED_SECONDS: f64 = 3600.0;
 /// Errors that rise everywhere are the fabric's or the scheduler's doing: a part must stand out by this factor.
 const ABOVE_PEERS: f64 = 5.0;
 
@@ -37,6 +39,10 @@ const NAME: &str = "error-counters";
 struct ErrorCounters {
     /// Parts that were reported for each limit, and when last.
     reported: [BTreeMap<Part, Timestamp>; LIMITS.len()],
+    /// Parts that had any error of each limit, and when last.
+    risen: [BTreeMap<Part, Timestamp>; LIMITS.len()],
+    /// When it began to look.
+    since: Option<Timestamp>,
 }
 
 /// Builds the detector.
@@ -81,9 +87,16 @@ impl Detector for ErrorCounters {
             }
         }
         switches::observe(view, &mut all);
-        for ((limit, mut high), reported) in LIMITS.iter().zip(all).zip(&mut self.reported) {
+        let since = *self.since.get_or_insert(view.now);
+        let watched = view
+            .now
+            .seconds_since(since)
+            .clamp(WINDOW_SECONDS, REMEMBERED_SECONDS);
+        let known = self.reported.iter_mut().zip(&mut self.risen);
+        for ((limit, mut high), (reported, risen)) in LIMITS.iter().zip(all).zip(known) {
             reported.retain(|_, last| view.now.seconds_since(*last) <= WINDOW_SECONDS);
-            high.retain(|rise| limit.is_passed_by(rise, reported.contains_key(&rise.part)));
+            risen.retain(|_, last| view.now.seconds_since(*last) <= REMEMBERED_SECONDS);
+            high.retain(|rise| limit.is_passed_by(view, rise, reported.contains_key(&rise.part)));
             if limit.of_losses {
                 leave_out_shared(view.fabric, &mut high);
                 leave_out_moved(view, &mut high);
@@ -94,9 +107,21 @@ impl Detector for ErrorCounters {
             if high.is_empty() {
                 continue;
             }
-            let usual = usual_per_hour(view, limit);
-            let stands_out = |rise: &Rise| rise.per_hour() > ABOVE_PEERS * usual;
-            high.retain(stands_out);
+            let peers = all_rises(view, limit);
+            let usual = median(peers.iter().map(Rise::per_hour)).unwrap_or(0.0);
+            high.retain(|rise| rise.per_hour() > ABOVE_PEERS * usual);
+            if !limit.is_fatal {
+                let now: Vec<_> = peers.iter().filter(|rise| rise.amount >= 1.0).collect();
+                risen.extend(now.iter().map(|rise| (rise.part.clone(), view.now)));
+                // Each that is high has risen.
+                let of_others = |parts: usize| mean_events(parts.saturating_sub(1), peers.len());
+                let lately = of_others(risen.len()) * WINDOW_SECONDS / watched;
+                let mean = of_others(now.len()).max(lately);
+                high.retain(|rise| {
+                    let is_new = !reported.contains_key(&rise.part);
+                    !(is_new && is_by_chance(rise.amount, mean, peers.len()))
+                });
+            }
             reported.extend(high.iter().map(|rise| (rise.part.clone(), view.now)));
             out.extend(
                 high.into_iter()
@@ -153,6 +178,20 @@ impl Detector for ErrorCounters {
                     "the fabric or the scheduler causes an increase on all components (a choice)",
                 ),
             ];
+            if limit.of_bits {
+                thresholds.push(limits::bit_errors());
+            }
+            if !limit.is_fatal {
+                thresholds.extend([
+                    peers::chance(),
+                    Threshold::new(
+                        "time over which errors of others are remembered",
+                        REMEMBERED_SECONDS,
+                        "s",
+                        "long enough for rare errors (a choice)",
+                    ),
+                ]);
+            }
             if limit.of_losses {
                 thresholds.push(Threshold::new(
                     "minimum time since the link failure",
@@ -215,15 +254,15 @@ fn leave_out_moved(view: &View<'_>, losses: &mut Vec<Rise>) {
     });
 }
 
-/// What the counter of a limit does on the median part of all.
-fn usual_per_hour(view: &View<'_>, limit: &Limit) -> f64 {
+/// What the counter of a limit does on all parts.
+fn all_rises(view: &View<'_>, limit: &Limit) -> Vec<Rise> {
     let mut rises = Vec::new();
     for (node, history) in view.history.fresh_nodes(view.now) {
         let part = |labels: &Labels| part(node, history, labels, limit.names);
         rises_of(history, limit, 0.0, part, &mut rises);
     }
     switches::rises(view, limit, 0.0, &mut rises);
-    median(rises.iter().map(Rise::per_hour)).unwrap_or(0.0)
+    rises
 }
 
 /// What a limit looks at on one node or switch, of single parts those that rose by `least`.

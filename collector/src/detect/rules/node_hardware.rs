@@ -11,7 +11,7 @@ use crate::classes::{Class, HOST_HARDWARE};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::gpus;
 use crate::detect::peers;
-use crate::detect::peers::{MIN_PEERS, median};
+use crate::detect::peers::{MIN_PEERS, is_by_chance, mean_events, median};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::NodeHistory;
 
@@ -59,10 +59,10 @@ const LIMITS: &[Limit] = &[
     Limit {
         metric: &CPU_THROTTLES,
         kind: "package",
-        per_hour: 60.0,
-        at_least: 2.0,
+        per_hour: 300.0,
+        at_least: 10.0,
         what: "thermal throttling events of a CPU",
-        source: "one per minute (a choice)",
+        source: "10 in 2 minutes: each package counts a short heat peak once, and a CPU without cooling throttles many times a minute (a choice)",
     },
 ];
 
@@ -129,7 +129,6 @@ impl Detector for NodeHardware {
     }
 
     fn rules(&self) -> Vec<Rule> {
-        let held = || Threshold::new("for", HELD_SECONDS, "s", "several scrapes (a choice)");
         let of = |metric: &'static Metric, thresholds| Rule {
             class: &HOST_HARDWARE,
             signal: metric.name,
@@ -163,24 +162,10 @@ impl Detector for NodeHardware {
                     "times",
                     "load or room temperature causes an increase on all nodes (a choice)",
                 ),
+                peers::chance(),
             ]);
             of(metric, thresholds)
         };
-        let alarm = vec![
-            Threshold::new(
-                "state",
-                CRITICAL,
-                "of 2",
-                "IPMI 2.0: critical; hwmon: a fan alarm or fault, a critical limit",
-            ),
-            held(),
-            Threshold::new(
-                "share of the nodes with the same sensor in the same state, less than",
-                USUAL_SHARE,
-                "of all",
-                "a header without a fan alarms on every board (a choice)",
-            ),
-        ];
         let mut frequency = peers::thresholds();
         frequency.truncate(1);
         frequency.extend([
@@ -194,12 +179,35 @@ impl Detector for NodeHardware {
             held(),
         ]);
         vec![
-            of(&SENSOR_ALARM, alarm),
+            of(&SENSOR_ALARM, alarm_thresholds()),
             counter(&MEMORY_ERRORS),
             counter(&CPU_THROTTLES),
             of(&CPU_FREQUENCY, frequency),
         ]
     }
+}
+
+/// For how long a state holds.
+fn held() -> Threshold {
+    Threshold::new("for", HELD_SECONDS, "s", "several scrapes (a choice)")
+}
+
+fn alarm_thresholds() -> Vec<Threshold> {
+    vec![
+        Threshold::new(
+            "state",
+            CRITICAL,
+            "of 2",
+            "IPMI 2.0: critical; hwmon: a fan alarm or fault, a critical limit",
+        ),
+        held(),
+        Threshold::new(
+            "share of the nodes with the same sensor in the same state, less than",
+            USUAL_SHARE,
+            "of all",
+            "a header without a fan alarms on every board (a choice)",
+        ),
+    ]
 }
 
 /// Sensors in a critical state, one finding a node and kind.
@@ -283,9 +291,14 @@ fn counted(view: &View<'_>, limit: &Limit, out: &mut Vec<Evidence>) {
     let rises: Vec<_> = rises.collect();
     let per_hour = |amount: f64| 3600.0 * amount / WINDOW_SECONDS;
     let usual = median(rises.iter().map(|(_, rise)| per_hour(rise.amount))).unwrap_or(0.0);
+    let some = rises.iter().filter(|(_, rise)| rise.amount >= 1.0).count();
+    let mean = mean_events(some.saturating_sub(1), rises.len());
+    let nodes = rises.len();
     for (node, rise) in rises {
         let rate = per_hour(rise.amount);
-        let stands_out = rate > ABOVE_PEERS * usual;
+        let is_fatal = limit.per_hour == 0.0;
+        let stands_out =
+            rate > ABOVE_PEERS * usual && (is_fatal || !is_by_chance(rise.amount, mean, nodes));
         if rise.amount >= limit.at_least && rate >= limit.per_hour && stands_out {
             let statement = format!(
                 "{node} counted {:.0} {} in {:.0} s.",

@@ -1,8 +1,10 @@
 //! How many errors of each kind are too many.
 
+use railscope_model::identity::{Part, RdmaPort};
 use railscope_model::metric::{
     GPU_ECC_ERRORS, GPU_NVLINK_ERRORS, Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_LINK_DOWN,
-    NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS, RDMA_NO_BUFFER, RDMA_PORT_ERRORS, SWITCH_PORT_ERRORS,
+    NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS, RDMA_NO_BUFFER, RDMA_PORT_ERRORS, RDMA_PORT_SPEED,
+    SWITCH_PORT_ERRORS,
 };
 
 use super::{DEVIATIONS, Rise, WINDOW_SECONDS};
@@ -10,6 +12,8 @@ use crate::classes::{
     Class, GPU_MEMORY, LINK_ERRORS, NVLINK_ERRORS as BAD_NVLINK, PCIE_ERRORS as BAD_PCIE,
     RECEIVER_NOT_READY,
 };
+use crate::detect::detector::View;
+use crate::detect::registry::Threshold;
 
 /// What the labels of a counter name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +32,19 @@ pub(super) enum Names {
     Node,
 }
 
+/// Bit errors of a link over all bits, from which it is bad.
+const BIT_ERROR_RATE: f64 = 1e-12;
+
+/// It as a threshold.
+pub(super) fn bit_errors() -> Threshold {
+    Threshold::new(
+        "bit error rate of a link of known speed",
+        BIT_ERROR_RATE,
+        "ratio",
+        "the most that InfiniBand allows: 1440 errors per hour at 400 Gb/s",
+    )
+}
+
 /// How much of an error is too much.
 pub(super) struct Limit {
     pub(super) metric: &'static Metric,
@@ -35,8 +52,12 @@ pub(super) struct Limit {
     pub(super) kind: &'static str,
     pub(super) names: Names,
     pub(super) class: &'static Class,
-    /// Most errors per hour.
+    /// Most errors per hour; of bits, on a link of unknown speed.
     pub(super) per_hour: f64,
+    /// Whether errors are of single bits, so that a faster link may have more of them.
+    pub(super) of_bits: bool,
+    /// Whether each one is a fault, however many parts have one.
+    pub(super) is_fatal: bool,
     /// Fewest errors in the window that are looked at at all.
     pub(super) at_least: f64,
     /// Whether it counts lost links: those wait, and are not reported where the switch is down.
@@ -58,6 +79,8 @@ impl Limit {
             names: Names::Cable,
             class: &LINK_ERRORS,
             per_hour,
+            of_bits: false,
+            is_fatal: false,
             at_least,
             of_losses: false,
             source,
@@ -124,18 +147,45 @@ impl Limit {
     const fn of_losses(self) -> Self {
         Self {
             of_losses: true,
+            ..self.fatal()
+        }
+    }
+
+    /// The same of errors each of which is a fault.
+    const fn fatal(self) -> Self {
+        Self {
+            is_fatal: true,
             ..self
         }
     }
 
+    /// The same of errors of single bits.
+    const fn of_bits(self) -> Self {
+        Self {
+            of_bits: true,
+            ..self
+        }
+    }
+
+    /// Most errors per hour of a part with a link of such a speed, if it is known.
+    fn per_hour(&self, bytes_per_second: Option<f64>) -> f64 {
+        let speed = bytes_per_second.filter(|_| self.of_bits);
+        let of_speed = |speed| 8.0 * speed * BIT_ERROR_RATE * 3600.0;
+        speed.map_or(self.per_hour, |speed| self.per_hour.max(of_speed(speed)))
+    }
+
     /// Whether it is too much: to begin with by more than chance, which would else end an incident at a rate near the limit
     /// and begin the next.
-    pub(super) fn is_passed_by(&self, rise: &Rise, is_reported: bool) -> bool {
+    pub(super) fn is_passed_by(&self, view: &View<'_>, rise: &Rise, is_reported: bool) -> bool {
+        if rise.amount < self.at_least {
+            return false;
+        }
         // Evaluated over the whole window: two errors in the first five seconds are no rate.
         let seconds = rise.seconds.max(WINDOW_SECONDS);
-        let expected = self.per_hour * seconds / 3600.0;
+        let speed = self.of_bits.then(|| speed(view, &rise.part)).flatten();
+        let expected = self.per_hour(speed) * seconds / 3600.0;
         let deviations = if is_reported { 0.0 } else { DEVIATIONS };
-        rise.amount >= self.at_least && rise.amount > expected + deviations * expected.sqrt()
+        rise.amount > expected + deviations * expected.sqrt()
     }
 
     /// What evidence of it is called.
@@ -153,14 +203,31 @@ impl Limit {
     }
 }
 
+/// The speed of a link in bytes per second, where a sweep or its host gives it.
+fn speed(view: &View<'_>, link: &Part) -> Option<f64> {
+    let cable = view.fabric.find_cable(link);
+    let swept = cable.and_then(|(_, far)| Some(far.link.speed?.bytes_per_second()));
+    swept.or_else(|| {
+        let Part::HostLink(node, RdmaPort { device, port }) = link else {
+            return None;
+        };
+        let labels = [&*device.to_string(), &*port.to_string()];
+        let history = view.history.node(node)?;
+        history
+            .value(&RDMA_PORT_SPEED, &labels)
+            .filter(|speed| *speed > 0.0)
+    })
+}
+
 /// All of them.
 pub(super) const LIMITS: &[Limit] = &[
     Limit::of_cable(
         "symbol_error",
         120.0,
         5.0,
-        "NVSentinel: 120 per hour is a bit error rate of 1e-12",
-    ),
+        "NVSentinel, for a link of unknown speed: a bit error rate of 1e-12 at 33 Gb/s",
+    )
+    .of_bits(),
     Limit::of_cable(
         "link_error_recovery",
         300.0,
@@ -181,7 +248,7 @@ pub(super) const LIMITS: &[Limit] = &[
         10.0,
         "NVSentinel: 10 per second",
     ),
-    Limit::of_switch("symbol_error", 120.0, 5.0, "as for a host port"),
+    Limit::of_switch("symbol_error", 120.0, 5.0, "as for a host port").of_bits(),
     Limit::of_switch("link_error_recovery", 300.0, 2.0, "as for a host port"),
     Limit::of_switch(
         "local_link_integrity_errors",
@@ -201,7 +268,8 @@ pub(super) const LIMITS: &[Limit] = &[
         120.0,
         5.0,
         "as for an InfiniBand port: symbols that error correction could not correct",
-    ),
+    )
+    .of_bits(),
     Limit::of_netdev(&NIC_PHY_CRC_ERRORS, 36_000.0, 10.0, "as port_rcv_errors"),
     Limit::of_netdev(&NIC_PHY_LINK_DOWN, 0.0, 1.0, "as link_downed").of_losses(),
     Limit::of_pcie(
@@ -215,7 +283,8 @@ pub(super) const LIMITS: &[Limit] = &[
         0.0,
         1.0,
         "any: a packet was lost (PCI Express Base Specification, section 6.2)",
-    ),
+    )
+    .fatal(),
     Limit::of_nvlink("recovery", 0.0, 1.0, "DCGM NVLink health check: any"),
     Limit::of_nvlink(
         "replay",
@@ -244,22 +313,19 @@ pub(super) const LIMITS: &[Limit] = &[
     ),
     Limit {
         metric: &GPU_ECC_ERRORS,
-        kind: "uncorrected",
         names: Names::Gpu,
         class: &GPU_MEMORY,
-        per_hour: 0.0,
-        at_least: 1.0,
-        of_losses: false,
-        source: "DCGM memory health check: any",
+        ..Limit::of_cable("uncorrected", 0.0, 1.0, "DCGM memory health check: any").fatal()
     },
     Limit {
         metric: &RDMA_NO_BUFFER,
-        kind: "",
         names: Names::Node,
         class: &RECEIVER_NOT_READY,
-        per_hour: 36_000.0,
-        at_least: 100.0,
-        of_losses: false,
-        source: "10 per second: NCCL uses writes, which need no receive buffer, so any rate is suspicious (an engineering choice)",
+        ..Limit::of_cable(
+            "",
+            36_000.0,
+            100.0,
+            "10 per second: NCCL uses writes, which need no receive buffer, so any rate is suspicious (an engineering choice)",
+        )
     },
 ];
