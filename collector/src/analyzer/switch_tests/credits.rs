@@ -138,3 +138,53 @@ fn a_host_that_receives_more_than_before_and_than_its_job_is_sent_to_by_others()
     assert_eq!(said(2e10, 1.9e10), ["nic/n2:mlx5_0"]);
     assert!(said(1e10, 3e10).is_empty());
 }
+
+/// Twelve busy hosts, before the first of which the port waits so many ticks for each byte, before and after a minute; who is
+/// named in each round.
+fn rounds_of(before: f64, after: f64, bytes: f64) -> Vec<Vec<String>> {
+    let (mut lab, mut detector) = (leaves(), slow_receiver::build());
+    for host in 0..12_u16 {
+        lab.host(&format!("n{host}"), ("a", 10 + host));
+    }
+    let rounds = (0..20).map(|round| {
+        for host in 0..12_u16 {
+            let waits = match host {
+                0 if round < 10 => before,
+                0 => after,
+                _ => 1e5,
+            };
+            let bytes = if host == 0 { bytes } else { 1e11 };
+            let port = (10 + host).to_string();
+            lab.add("a", &SWITCH_PORT_TRANSMIT_WAIT, &[&port], waits);
+            lab.add("a", &SWITCH_PORT_TRANSMIT_BYTES, &[&port], bytes);
+        }
+        lab.read();
+        let mut out = Vec::new();
+        detector.observe(&lab.view(), &mut out);
+        out.iter().map(|own| own.part.to_string()).collect()
+    });
+    rounds.collect()
+}
+
+#[test]
+fn a_port_that_always_waits_longer_is_not_named_and_one_that_begins_to_is() {
+    let named = |before, after| {
+        let rounds = rounds_of(before, after, 1e11);
+        let count = |rounds: &[Vec<String>]| rounds.iter().filter(|own| !own.is_empty()).count();
+        [count(&rounds[..10]), count(&rounds[10..])]
+    };
+    // 30 times as long as the others, always.
+    assert_eq!(named(3e6, 3e6), [0, 0]);
+    let [early, late] = named(1e5, 3e6);
+    assert!(early == 0 && late >= 7, "{early} {late}");
+    // From the beginning, and far too long for what healthy ports do.
+    let [early, late] = named(1e7, 1e7);
+    assert!(early >= 7 && late == 10, "{early} {late}");
+}
+
+#[test]
+fn a_host_that_receives_nothing_is_named_only_where_its_port_waits_all_the_time() {
+    let named = |waits| !rounds_of(waits, waits, 1e6).concat().is_empty();
+    assert!(!named(5e7));
+    assert!(named(5e8));
+}

@@ -5,6 +5,7 @@
 //! but only the root holds its own switch back: a host that sends pause is the root.
 
 mod credits;
+mod own_past;
 mod pauses;
 mod slots;
 mod stalls;
@@ -63,6 +64,11 @@ const STORM_SECONDS: f64 = 10.0;
 /// Fewest ticks of waiting in a second that are looked at. A tick is no fixed time; the slowest counters known tick at
 /// some ten millions a second, of which this is a thousandth.
 const MIN_TICKS: f64 = 10_000.0;
+
+/// A NIC that receives no more than this, bytes a second, receives nothing: management and health checks.
+const NO_TRAFFIC: f64 = 1e7;
+/// What a port waits, ticks a second, that could send nothing for lack of credits, at least.
+const ALL_TICKS: f64 = 1e7;
 
 /// Time for which a switch must have waited: by then its node's own scrapes report whether the PCIe link or a memory
 /// is the cause; they come later than the switch's where they are scraped more slowly than evaluated.
@@ -172,6 +178,7 @@ impl Detector for SlowReceiver {
         };
         let slow = || {
             let own = numbers().into_iter().chain(pauses::numbers());
+            let own = own.chain(own_past::numbers());
             peers().chain(own).chain(numbers_of_jobs()).collect()
         };
         let stuck = [
@@ -224,6 +231,18 @@ fn numbers() -> Vec<Threshold> {
             SAMPLE as f64,
             "ports",
             "more change the median little (a choice)",
+        ),
+        Threshold::new(
+            "bytes that a NIC receives, up to which it receives nothing, InfiniBand",
+            NO_TRAFFIC,
+            "B/s",
+            "management and health checks (a choice)",
+        ),
+        Threshold::new(
+            "wait ticks of the switch port of a NIC that receives nothing, InfiniBand",
+            ALL_TICKS,
+            "1/s",
+            "the tick rate of the slowest known counters: without credit the port waits all the time",
         ),
         Threshold::new("window", WINDOW_SECONDS, "s", "three sweeps at 10 s"),
         Threshold::new(

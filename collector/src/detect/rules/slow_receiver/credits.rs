@@ -12,9 +12,10 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
+use super::own_past::OwnPast;
 use super::{
-    ABOVE_PEERS, BUSY, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE, SAMPLE,
-    SPAN_SECONDS, WINDOW_SECONDS,
+    ABOVE_PEERS, ALL_TICKS, BUSY, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE,
+    NO_TRAFFIC, SAMPLE, SPAN_SECONDS, WINDOW_SECONDS,
 };
 use crate::detect::detector::View;
 use crate::detect::peers::{MIN_PEERS, median};
@@ -52,6 +53,25 @@ impl BeforeNics {
                 }
             }
         }
+    }
+
+    /// What is counted on each port that has been heard for long enough.
+    fn waits<'a>(&'a self, view: &View<'a>, counts: &'a PortSeries<2>) -> Vec<Waits<'a>> {
+        let switches = self.switches.iter();
+        let switches: Vec<_> = switches.map(|switch| counts.of(view, switch)).collect();
+        let rates = self.ports.iter().filter_map(|port| {
+            let [wait, bytes] = switches[port.1]?.of(port.2);
+            let wait = wait?;
+            let ticks = wait.newest_increase(WINDOW_SECONDS)?.rate();
+            let heard = ticks <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
+            heard.then_some(Waits {
+                port,
+                ticks,
+                wait,
+                bytes,
+            })
+        });
+        rates.collect()
     }
 
     /// What a port that waits shows of the NIC behind it, unless the NIC takes all that its cable carries.
@@ -97,6 +117,7 @@ pub(super) struct Credits {
     before: BeforeNics,
     /// NICs that their switches wait for, with the bytes a second that they received before that, if it is known.
     before_wait: BTreeMap<Part, Option<f64>>,
+    past: OwnPast,
 }
 
 impl Credits {
@@ -108,6 +129,7 @@ impl Credits {
             ]),
             before: BeforeNics::default(),
             before_wait: BTreeMap::new(),
+            past: OwnPast::default(),
         }
     }
 
@@ -123,22 +145,9 @@ impl Credits {
             counts,
             before,
             before_wait,
+            past,
         } = self;
-        let switches = before.switches.iter();
-        let switches: Vec<_> = switches.map(|switch| counts.of(view, switch)).collect();
-        let rates = before.ports.iter().filter_map(|port| {
-            let [wait, bytes] = switches[port.1]?.of(port.2);
-            let wait = wait?;
-            let ticks = wait.newest_increase(WINDOW_SECONDS)?.rate();
-            let heard = ticks <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
-            heard.then_some(Waits {
-                port,
-                ticks,
-                wait,
-                bytes,
-            })
-        });
-        let rates: Vec<Waits<'_>> = rates.collect();
+        let rates = before.waits(view, counts);
         let usual = median(rates.iter().map(|own| own.ticks)).unwrap_or(0.0);
         let ticks = rates
             .iter()
@@ -171,7 +180,11 @@ impl Credits {
             });
             more.unwrap_or(false)
         };
-        let waiting = rates.iter().filter(far).filter(far_in_job);
+        let could_send = |own: &&Waits<'_>| {
+            own.ticks >= ALL_TICKS || own.sent().is_none_or(|sent| sent > NO_TRAFFIC)
+        };
+        let waiting = rates.iter().filter(far).filter(could_send);
+        let waiting = waiting.filter(far_in_job);
         // Only asked where one waits.
         let by_byte = OnceCell::new();
         let far_by_byte = |own: &&Waits<'_>| {
@@ -188,25 +201,30 @@ impl Credits {
             let more = |(before, sent): (f64, f64)| sent > MORE * before;
             !receives_most(own) || !before.zip(own.sent()).is_none_or(more)
         };
-        let slow = waiting.iter().filter(is_slow);
+        past.forget(view.now);
+        let mut is_new = |own: &&&Waits<'_>| {
+            let nic = &view.fabric.vertex(own.port.0).part;
+            past.is_new(nic, own, usual, view.now)
+        };
+        let slow = waiting.iter().filter(|own| is_new(own)).filter(is_slow);
         slow.filter_map(|own| before.holds(view, own, usual))
             .collect()
     }
 }
 
 /// A port before a NIC.
-struct Waits<'a> {
+pub(super) struct Waits<'a> {
     port: &'a (PartId, usize, u16),
     /// What it waits, ticks a second.
-    ticks: f64,
-    wait: Window<'a>,
+    pub(super) ticks: f64,
+    pub(super) wait: Window<'a>,
     /// Bytes that it sends.
-    bytes: Option<Window<'a>>,
+    pub(super) bytes: Option<Window<'a>>,
 }
 
 impl Waits<'_> {
     /// What it sends, bytes a second.
-    fn sent(&self) -> Option<f64> {
+    pub(super) fn sent(&self) -> Option<f64> {
         Some(self.bytes?.newest_increase(WINDOW_SECONDS)?.rate())
     }
 
