@@ -39,7 +39,7 @@ fn try_write(out: &mut String, plan: &Plan) -> fmt::Result {
         cases(out, &advice.cases)?;
     }
     if !plan.fabric.is_empty() {
-        writeln!(out, "\n# Fabric: a drain does not help")?;
+        writeln!(out, "\n# Fabric or storage: a drain does not help")?;
         cases(out, &plan.fabric)?;
     }
     for over in plan.withdrawn.iter().filter(|over| over.resume) {

@@ -73,7 +73,7 @@ fn slurm_gets_a_line_with_the_evidence_above_it() {
         "#     action:   Reseat it.\n#     http://collector:10661/incidents/1\n",
         "\nscontrol update nodename=n1 state=drain reason=\"Railscope 1 pcie-degraded pcie/n1:0000:1a:00.0\"\n",
         "# n5: no drain proposed\n",
-        "# Fabric: a drain does not help\n",
+        "# Fabric or storage: a drain does not help\n",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }

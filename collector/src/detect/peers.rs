@@ -7,7 +7,7 @@ pub(crate) const MIN_PEERS: usize = 4;
 /// Share of the peers that must agree before the rest is called odd.
 pub(crate) const MAJORITY: f64 = 0.7;
 
-/// Expected number of parts that have so many events in a window by chance, from which one that has them is no exception.
+/// If at least this many parts are expected to have so many events by chance, one that has them is no exception.
 const CHANCE: f64 = 0.1;
 
 /// [`CHANCE`] as a threshold.

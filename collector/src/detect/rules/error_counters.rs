@@ -1,5 +1,6 @@
 //! Counters of errors that rise faster than their limit and their peers': of ports, PCIe links, GPUs and nodes.
 
+mod chance;
 mod limits;
 mod switches;
 
@@ -9,12 +10,13 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::reading::Labels;
 
+use self::chance::Background;
 use self::limits::{LIMITS, Limit, Names};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::Class;
 use crate::detect::detector::{Detector, Evidence, Explanation, Plotted, View};
 use crate::detect::netdev;
-use crate::detect::peers::{self, is_by_chance, mean_events, median};
+use crate::detect::peers::median;
 use crate::detect::registry::{Rule, Threshold};
 use crate::diagnose::incident::{PARENT_SHARE, are_the_switchs, cables_of_switches};
 use crate::store::{Count, Increase, NodeHistory, Window};
@@ -28,8 +30,6 @@ const WINDOW_SECONDS: f64 = 120.0;
 /// To wait longer would be to report nothing of a port that flaps, and holds its job up each time,
 /// before its second loss.
 const LOSS_WAIT_SECONDS: f64 = 15.0;
-/// For how long it is remembered which parts had an error.
-const REMEMBERED_SECONDS: f64 = 3600.0;
 /// Errors that rise everywhere are the fabric's or the scheduler's doing: a part must stand out by this factor.
 const ABOVE_PEERS: f64 = 5.0;
 
@@ -39,10 +39,8 @@ const NAME: &str = "error-counters";
 struct ErrorCounters {
     /// Parts that were reported for each limit, and when last.
     reported: [BTreeMap<Part, Timestamp>; LIMITS.len()],
-    /// Parts that had any error of each limit, and when last.
-    risen: [BTreeMap<Part, Timestamp>; LIMITS.len()],
-    /// When it began to look.
-    since: Option<Timestamp>,
+    /// What all parts have of each limit.
+    background: [Background; LIMITS.len()],
 }
 
 /// Builds the detector.
@@ -87,15 +85,10 @@ impl Detector for ErrorCounters {
             }
         }
         switches::observe(view, &mut all);
-        let since = *self.since.get_or_insert(view.now);
-        let watched = view
-            .now
-            .seconds_since(since)
-            .clamp(WINDOW_SECONDS, REMEMBERED_SECONDS);
-        let known = self.reported.iter_mut().zip(&mut self.risen);
-        for ((limit, mut high), (reported, risen)) in LIMITS.iter().zip(all).zip(known) {
+        let known = self.reported.iter_mut().zip(&mut self.background);
+        for ((limit, mut high), (reported, background)) in LIMITS.iter().zip(all).zip(known) {
+            background.begin(view.now);
             reported.retain(|_, last| view.now.seconds_since(*last) <= WINDOW_SECONDS);
-            risen.retain(|_, last| view.now.seconds_since(*last) <= REMEMBERED_SECONDS);
             high.retain(|rise| limit.is_passed_by(view, rise, reported.contains_key(&rise.part)));
             if limit.of_losses {
                 leave_out_shared(view.fabric, &mut high);
@@ -111,16 +104,8 @@ impl Detector for ErrorCounters {
             let usual = median(peers.iter().map(Rise::per_hour)).unwrap_or(0.0);
             high.retain(|rise| rise.per_hour() > ABOVE_PEERS * usual);
             if !limit.is_fatal {
-                let now: Vec<_> = peers.iter().filter(|rise| rise.amount >= 1.0).collect();
-                risen.extend(now.iter().map(|rise| (rise.part.clone(), view.now)));
-                // Each that is high has risen.
-                let of_others = |parts: usize| mean_events(parts.saturating_sub(1), peers.len());
-                let lately = of_others(risen.len()) * WINDOW_SECONDS / watched;
-                let mean = of_others(now.len()).max(lately);
-                high.retain(|rise| {
-                    let is_new = !reported.contains_key(&rise.part);
-                    !(is_new && is_by_chance(rise.amount, mean, peers.len()))
-                });
+                let usual = background.note(&peers, view.now);
+                high.retain(|rise| reported.contains_key(&rise.part) || !usual.has(rise));
             }
             reported.extend(high.iter().map(|rise| (rise.part.clone(), view.now)));
             out.extend(
@@ -140,8 +125,18 @@ impl Detector for ErrorCounters {
                 } else {
                     String::new()
                 };
+                let speed = if limit.of_bits {
+                    " (a faster link: a bit error rate of 1e-12)"
+                } else {
+                    ""
+                };
+                let chance = if limit.is_fatal {
+                    ""
+                } else {
+                    ", and more than a component has by chance where others have such errors, too"
+                };
                 format!(
-                    "more than {} per hour, to begin with by {DEVIATIONS} standard deviations, and at least {} in {WINDOW_SECONDS} s{wait} ({}), and more than {ABOVE_PEERS} times the median",
+                    "more than {} per hour{speed}, to begin with by {DEVIATIONS} standard deviations, and at least {} in {WINDOW_SECONDS} s{wait} ({}), and more than {ABOVE_PEERS} times the median{chance}",
                     limit.per_hour, limit.at_least, limit.source
                 )
             }),
@@ -182,15 +177,7 @@ impl Detector for ErrorCounters {
                 thresholds.push(limits::bit_errors());
             }
             if !limit.is_fatal {
-                thresholds.extend([
-                    peers::chance(),
-                    Threshold::new(
-                        "time over which errors of others are remembered",
-                        REMEMBERED_SECONDS,
-                        "s",
-                        "long enough for rare errors (a choice)",
-                    ),
-                ]);
+                thresholds.extend(chance::numbers());
             }
             if limit.of_losses {
                 thresholds.push(Threshold::new(
@@ -224,7 +211,7 @@ impl Detector for ErrorCounters {
         Some(Plotted {
             metric: limit.metric,
             kind: (!limit.kind.is_empty()).then_some(limit.kind),
-            limit: Some(limit.per_hour / 3600.0),
+            limit: (!limit.of_bits).then_some(limit.per_hour / 3600.0),
         })
     }
 }

@@ -155,7 +155,7 @@ fn a_counter_of_one_kind_is_a_rate_with_its_limit_and_a_reset_is_a_gap() {
         };
         let name = RDMA_PORT_ERRORS.name;
         format!(
-            "{name}{{device=\"mlx5_0\",port=\"1\",kind=\"symbol_error\"}} {counted}\n\
+            "{name}{{device=\"mlx5_0\",port=\"1\",kind=\"link_error_recovery\"}} {counted}\n\
              {name}{{device=\"mlx5_0\",port=\"1\",kind=\"port_rcv_errors\"}} {}\n",
             1000 * seconds
         )
@@ -164,7 +164,7 @@ fn a_counter_of_one_kind_is_a_rate_with_its_limit_and_a_reset_is_a_gap() {
         "link/n1:mlx5_0/1",
         "error-counters",
         &LINK_ERRORS,
-        "symbol_error",
+        "link_error_recovery",
     );
     let mut curves = Curves::default();
     for seconds in (0..=130).step_by(5) {
@@ -175,8 +175,11 @@ fn a_counter_of_one_kind_is_a_rate_with_its_limit_and_a_reset_is_a_gap() {
     }
     let curve = &curves[&incident.id];
     assert!(curve.is_rate());
-    assert_eq!(curve.labels, Labels::new(["mlx5_0", "1", "symbol_error"]));
-    assert_eq!((curve.limit, curve.peers), (Some(120.0 / 3600.0), 3));
+    assert_eq!(
+        curve.labels,
+        Labels::new(["mlx5_0", "1", "link_error_recovery"])
+    );
+    assert_eq!((curve.limit, curve.peers), (Some(300.0 / 3600.0), 3));
     let own = |seconds| {
         let mut points = curve.points.iter();
         points

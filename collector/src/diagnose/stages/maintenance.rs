@@ -16,7 +16,9 @@ use crate::diagnose::incident::{Incident, short_id};
 pub const SETTLE_SECONDS: f64 = 60.0;
 
 /// Words before the slash of a part.
-const CLASSES: [&str; 7] = ["host", "switch", "gpu", "nvlink", "pcie", "nic", "link"];
+const CLASSES: [&str; 8] = [
+    "host", "switch", "gpu", "nvlink", "pcie", "nic", "link", "storage",
+];
 
 /// A part, or many: `*` in its text stands for any characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -177,6 +179,7 @@ mod tests {
             ("link/*:mlx5_*/2", "link/n7:mlx5_4/1", false),
             ("gpu/n*7:*", "gpu/n7:3", true),
             ("host/*7*7", "host/n7", false),
+            ("storage/*", "storage/shared", true),
         ] {
             let pattern: PartPattern = pattern.parse().expect(pattern);
             let part: Part = part.parse().expect(part);

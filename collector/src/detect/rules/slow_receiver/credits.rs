@@ -14,7 +14,7 @@ use railscope_model::reading::Labels;
 
 use super::own_past::OwnPast;
 use super::{
-    ABOVE_PEERS, ALL_TICKS, BUSY, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE,
+    ABOVE_PEERS, BUSY, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE, MOST_TICKS,
     NO_TRAFFIC, SAMPLE, SPAN_SECONDS, WINDOW_SECONDS,
 };
 use crate::detect::detector::View;
@@ -181,7 +181,7 @@ impl Credits {
             more.unwrap_or(false)
         };
         let could_send = |own: &&Waits<'_>| {
-            own.ticks >= ALL_TICKS || own.sent().is_none_or(|sent| sent > NO_TRAFFIC)
+            own.ticks >= MOST_TICKS || own.sent().is_none_or(|sent| sent > NO_TRAFFIC)
         };
         let waiting = rates.iter().filter(far).filter(could_send);
         let waiting = waiting.filter(far_in_job);
@@ -206,7 +206,7 @@ impl Credits {
             let nic = &view.fabric.vertex(own.port.0).part;
             past.is_new(nic, own, usual, view.now)
         };
-        let slow = waiting.iter().filter(|own| is_new(own)).filter(is_slow);
+        let slow = waiting.iter().filter(is_slow).filter(|own| is_new(own));
         slow.filter_map(|own| before.holds(view, own, usual))
             .collect()
     }

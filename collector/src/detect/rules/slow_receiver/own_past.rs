@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
 
-use super::BUSY;
 use super::credits::Waits;
+use super::{BUSY, WINDOW_SECONDS};
 use crate::detect::registry::Threshold;
 use crate::store::Window;
 
@@ -14,6 +14,8 @@ use crate::store::Window;
 const NEW: f64 = 3.0;
 /// Wait of a port whose past is not known, compared with the median port, from which a NIC is slow all the same.
 const WITHOUT_PAST: f64 = 50.0;
+/// Share of either factor that is enough for a NIC to stay slow.
+const STILL: f64 = 0.5;
 /// How old the past is at least: by then a wait that is new has been noticed.
 const AGO_SECONDS: f64 = 50.0;
 /// Shortest time of it that is enough.
@@ -31,8 +33,8 @@ struct Past {
     last: Timestamp,
     /// Ticks for each byte, if it had about as much traffic before.
     wait: Option<f64>,
-    /// Whether its NIC was called slow: what it waits since then is no past of a healthy one.
-    is_slow: bool,
+    /// When its NIC was last called slow.
+    slow: Option<Timestamp>,
 }
 
 impl OwnPast {
@@ -51,22 +53,31 @@ impl OwnPast {
         usual: f64,
         now: Timestamp,
     ) -> bool {
+        if own.bytes.is_none() {
+            return true;
+        }
+        // Later the past would be that of a NIC that may be slow.
         let first = || Past {
             last: now,
-            wait: None,
-            is_slow: false,
+            wait: before(own, now),
+            slow: None,
         };
         let past = self.0.entry(nic.clone()).or_insert_with(first);
         past.last = now;
-        if past.wait.is_none() && !past.is_slow {
-            past.wait = before(own, now);
-        }
+        let lately = |slow: Timestamp| now.seconds_since(slow) <= WINDOW_SECONDS;
+        let share = if past.slow.is_some_and(lately) {
+            STILL
+        } else {
+            1.0
+        };
         let sent = own.sent().filter(|sent| *sent > 0.0);
         let is_new = past.wait.zip(sent).map_or_else(
-            || own.ticks > WITHOUT_PAST * usual,
-            |(wait, sent)| own.ticks > NEW * wait * sent,
+            || own.ticks > share * WITHOUT_PAST * usual,
+            |(wait, sent)| own.ticks > share * NEW * wait * sent,
         );
-        past.is_slow |= is_new;
+        if is_new {
+            past.slow = Some(now);
+        }
         is_new
     }
 }
@@ -79,7 +90,9 @@ fn before(own: &Waits<'_>, now: Timestamp) -> Option<f64> {
         let newest = counts.next()?;
         let oldest = counts.last()?;
         let seconds = newest.at.seconds_since(oldest.at);
-        (seconds >= SPAN_SECONDS).then(|| (newest.count - oldest.count) / seconds)
+        let rate = (newest.count - oldest.count) / seconds;
+        // A counter that was cleared has no number before that.
+        (seconds >= SPAN_SECONDS && rate.is_finite()).then_some(rate)
     };
     let (waited, sent) = rate(own.wait).zip(rate(own.bytes?))?;
     (sent > 0.0 && sent >= BUSY * own.sent()?).then_some(waited / sent)
@@ -98,7 +111,13 @@ pub(super) fn numbers() -> Vec<Threshold> {
             "wait above the median port, if the port had no such traffic before, InfiniBand",
             WITHOUT_PAST,
             "times",
-            "of recorded slow NICs most make their port wait more than 30 times as long as the median, of healthy ones few (a choice)",
+            "of 13 recorded slow NICs 10 make their port wait longer than that (a choice)",
+        ),
+        Threshold::new(
+            "share of either factor that is enough for a NIC to stay slow, InfiniBand",
+            STILL,
+            "ratio",
+            "a wait near its limit is one incident (a choice)",
         ),
         Threshold::new(
             "age of the past that is compared, at least",
