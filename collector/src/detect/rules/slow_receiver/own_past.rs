@@ -56,14 +56,17 @@ impl OwnPast {
         if own.bytes.is_none() {
             return true;
         }
-        // Later the past would be that of a NIC that may be slow.
         let first = || Past {
             last: now,
-            wait: before(own, now),
+            wait: None,
             slow: None,
         };
         let past = self.0.entry(nic.clone()).or_insert_with(first);
         past.last = now;
+        // Once it was called slow, its past would be that of a slow NIC.
+        if past.wait.is_none() && past.slow.is_none() {
+            past.wait = before(own, now);
+        }
         let lately = |slow: Timestamp| now.seconds_since(slow) <= WINDOW_SECONDS;
         let share = if past.slow.is_some_and(lately) {
             STILL
