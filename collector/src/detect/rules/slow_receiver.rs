@@ -44,8 +44,8 @@ const ABOVE_PEERS: f64 = 10.0;
 const BUSY: f64 = 0.1;
 /// Such ports that are enough for a median.
 const SAMPLE: usize = 64;
-/// Bytes that a NIC receives, compared with the median NIC of its job, of its node where no job over several nodes is known, above which others send
-/// to it too: a slow receiver takes at most what its job sends.
+/// Bytes that a NIC receives, compared with the median NIC of its job, of its node where no job over several nodes is known,
+/// above which others send to it too: a slow receiver takes at most what its job sends.
 const FROM_OTHERS: f64 = 1.5;
 /// The same, compared with what it received before its switch began to wait.
 const MORE: f64 = 1.2;
@@ -67,7 +67,7 @@ const MIN_TICKS: f64 = 10_000.0;
 
 /// A NIC that receives no more than this, bytes a second, receives nothing: management and health checks.
 const NO_TRAFFIC: f64 = 1e7;
-/// What a port waits, ticks a second, that could send nothing for lack of credits, at least: a third of the tick rate of the
+/// Fewest ticks of waiting in a second of a port that could send nothing for lack of credits: 30 % of the tick rate of the
 /// slowest known counters.
 const MOST_TICKS: f64 = 3e6;
 
@@ -243,7 +243,7 @@ fn numbers() -> Vec<Threshold> {
             "wait ticks of the switch port of a NIC that receives nothing, InfiniBand",
             MOST_TICKS,
             "1/s",
-            "a third of the tick rate of the slowest known counters: without credit the port waits most of the time",
+            "30 % of the tick rate of the slowest known counters: without credit the port waits most of the time",
         ),
         Threshold::new("window", WINDOW_SECONDS, "s", "three sweeps at 10 s"),
         Threshold::new(

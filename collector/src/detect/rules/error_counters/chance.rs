@@ -29,7 +29,7 @@ struct Risen {
     windows: f64,
 }
 
-/// What others have, at one moment.
+/// How many components have errors, for comparison with one of them.
 pub(super) struct Usual<'a> {
     background: &'a Background,
     /// Components that are counted, and the nodes or switches that they belong to.
@@ -38,8 +38,8 @@ pub(super) struct Usual<'a> {
     /// Owners with errors in the window, and in the time that is remembered.
     now: usize,
     lately: usize,
-    /// How long it has been looked, compared with the window.
-    windows: f64,
+    /// How many windows have passed in that time.
+    passed: f64,
 }
 
 impl Background {
@@ -52,7 +52,8 @@ impl Background {
 
     /// Notes how much the counter rose on all components, those of one owner together.
     pub(super) fn note(&mut self, all: &[Rise], now: Timestamp) -> Usual<'_> {
-        for rise in all.iter().filter(|rise| rise.amount >= 1.0) {
+        let some = || all.iter().filter(|rise| rise.amount >= 1.0);
+        for rise in some() {
             if let Some(risen) = self.risen.get_mut(&rise.part) {
                 risen.last = now;
                 if now.seconds_since(risen.begun) > WINDOW_SECONDS {
@@ -69,13 +70,12 @@ impl Background {
         }
         let since = self.since.unwrap_or(now);
         let watched = now.seconds_since(since).min(REMEMBERED_SECONDS);
-        let some = all.iter().filter(|rise| rise.amount >= 1.0);
         Usual {
             parts: all.len(),
             owners: groups(all.iter().map(counted_by)),
-            now: groups(some.map(counted_by)),
+            now: groups(some().map(counted_by)),
             lately: groups(self.risen.keys().map(owner)),
-            windows: (watched / WINDOW_SECONDS).max(1.0),
+            passed: (watched / WINDOW_SECONDS).max(1.0),
             background: self,
         }
     }
@@ -90,7 +90,7 @@ impl Usual<'_> {
             mean_events(others, self.owners) * self.owners as f64 / self.parts as f64
         };
         let lately = mean(self.lately);
-        let now = mean(self.now).max(lately / self.windows);
+        let now = mean(self.now).max(lately / self.passed);
         let windows = self.background.risen.get(&rise.part);
         let windows = windows.map_or(1.0, |risen| risen.windows);
         self.owners >= MIN_PEERS

@@ -167,11 +167,11 @@ impl Limit {
         }
     }
 
-    /// Most errors per hour of a part with a link of such a speed, if it is known.
-    fn per_hour(&self, bytes_per_second: Option<f64>) -> f64 {
-        let speed = bytes_per_second.filter(|_| self.of_bits);
+    /// Most errors per hour of a part: of bits, more on a fast link.
+    fn per_hour_of(&self, view: &View<'_>, part: &Part) -> f64 {
+        let speed = self.of_bits.then(|| speed(view, part)).flatten();
         let of_speed = |speed| 8.0 * speed * BIT_ERROR_RATE * 3600.0;
-        speed.map_or(self.per_hour, |speed| self.per_hour.max(of_speed(speed)))
+        self.per_hour.max(speed.map_or(0.0, of_speed))
     }
 
     /// Whether it is too much: to begin with by more than chance, which would else end an incident at a rate near the limit
@@ -182,8 +182,7 @@ impl Limit {
         }
         // Evaluated over the whole window: two errors in the first five seconds are no rate.
         let seconds = rise.seconds.max(WINDOW_SECONDS);
-        let speed = self.of_bits.then(|| speed(view, &rise.part)).flatten();
-        let expected = self.per_hour(speed) * seconds / 3600.0;
+        let expected = self.per_hour_of(view, &rise.part) * seconds / 3600.0;
         let deviations = if is_reported { 0.0 } else { DEVIATIONS };
         rise.amount > expected + deviations * expected.sqrt()
     }

@@ -98,8 +98,8 @@ pub(super) fn by_power<'a>(gpus: &[Listed<'a>]) -> Capped<'a> {
 }
 
 /// The median lowest clock of those that draw most nearly as much as this GPU, of its job if they are enough, and how many
-/// they are, itself included. Otherwise the lower of two medians, of all GPUs and of the GPUs of its node and job: within one power limit
-/// heavier work runs at a lower clock.
+/// they are, itself included. Otherwise the lower of two medians, of all GPUs and of the GPUs of its node and job: within one
+/// power limit heavier work runs at a lower clock.
 pub(super) fn clock_of_its_power<'a>(
     capped: &Capped<'a>,
     gpu: &Listed<'a>,

@@ -55,7 +55,7 @@ impl BeforeNics {
         }
     }
 
-    /// What is counted on each port that has been heard for long enough.
+    /// Counters of each port whose wait, if there is one, has lasted long enough.
     fn waits<'a>(&'a self, view: &View<'a>, counts: &'a PortSeries<2>) -> Vec<Waits<'a>> {
         let switches = self.switches.iter();
         let switches: Vec<_> = switches.map(|switch| counts.of(view, switch)).collect();
@@ -195,17 +195,13 @@ impl Credits {
         let waiting: Vec<_> = waiting.filter(far_by_byte).collect();
         remember(before_wait, view, &rates, &waiting);
         let is_slow = |own: &&&Waits<'_>| {
-            let nic = &view.fabric.vertex(own.port.0).part;
-            let before = before_wait.get(nic).copied().flatten();
+            let before = before_wait.get(own.nic(view)).copied().flatten();
             // One whose past is not known may have received less.
             let more = |(before, sent): (f64, f64)| sent > MORE * before;
             !receives_most(own) || !before.zip(own.sent()).is_none_or(more)
         };
         past.forget(view.now);
-        let mut is_new = |own: &&&Waits<'_>| {
-            let nic = &view.fabric.vertex(own.port.0).part;
-            past.is_new(nic, own, usual, view.now)
-        };
+        let mut is_new = |own: &&&Waits<'_>| past.is_new(own.nic(view), own, usual, view.now);
         let slow = waiting.iter().filter(is_slow).filter(|own| is_new(own));
         slow.filter_map(|own| before.holds(view, own, usual))
             .collect()
@@ -223,6 +219,10 @@ pub(super) struct Waits<'a> {
 }
 
 impl Waits<'_> {
+    fn nic<'v>(&self, view: &'v View<'_>) -> &'v Part {
+        &view.fabric.vertex(self.port.0).part
+    }
+
     /// What it sends, bytes a second.
     pub(super) fn sent(&self) -> Option<f64> {
         Some(self.bytes?.newest_increase(WINDOW_SECONDS)?.rate())
@@ -298,16 +298,17 @@ fn remember(
     read: &[Waits<'_>],
     waiting: &[&Waits<'_>],
 ) {
-    let nic = |own: &Waits<'_>| &view.fabric.vertex(own.port.0).part;
     if !before_wait.is_empty() {
-        let waiting: BTreeSet<&Part> = waiting.iter().map(|own| nic(own)).collect();
-        for over in read.iter().map(nic).filter(|nic| !waiting.contains(nic)) {
+        let waiting: BTreeSet<&Part> = waiting.iter().map(|own| own.nic(view)).collect();
+        let read = read.iter().map(|own| own.nic(view));
+        for over in read.filter(|nic| !waiting.contains(nic)) {
             before_wait.remove(over);
         }
     }
     for own in waiting {
-        if !before_wait.contains_key(nic(own)) {
-            before_wait.insert(nic(own).clone(), own.sent_before(view.now));
+        let nic = own.nic(view);
+        if !before_wait.contains_key(nic) {
+            before_wait.insert(nic.clone(), own.sent_before(view.now));
         }
     }
 }

@@ -56,12 +56,11 @@ impl OwnPast {
         if own.bytes.is_none() {
             return true;
         }
-        let first = || Past {
+        let past = self.0.entry(nic.clone()).or_insert(Past {
             last: now,
             wait: None,
             slow: None,
-        };
-        let past = self.0.entry(nic.clone()).or_insert_with(first);
+        });
         past.last = now;
         // Once it was called slow, its past would be that of a slow NIC.
         if past.wait.is_none() && past.slow.is_none() {
