@@ -160,6 +160,28 @@ fn an_xid_from_before_the_first_scrape_is_no_event() {
     check(&last_xid(0, 119), &[]);
 }
 
+/// A gauge of the XIDs of the last 60 s, as dcgm-exporter shows it: it falls when they become too old, and shows each new one.
+#[test]
+fn a_rise_of_recent_xids_is_an_event_and_a_fall_is_not() {
+    let recent = |events: &'static [u64]| {
+        with(move |node, seconds| {
+            let is_recent = |event: &&u64| (**event..**event + 60).contains(&seconds);
+            match events.iter().filter(is_recent).count() {
+                count if count > 0 && node == 3 => {
+                    format!("railscope_gpu_recent_xids{{gpu=\"2\",xid=\"119\"}} {count}\n")
+                }
+                _ => String::new(),
+            }
+        })
+    };
+    let named = ["gpu-error gpu/n3:2 gpus=1 []"];
+    check(&recent(&[100]), &named);
+    check(&recent(&[100, 130]), &named);
+    check(&recent(&[]), &[]);
+    let from_the_start = super::run_from_the_start(&recent(&[0]));
+    assert_eq!(incidents(&from_the_start), named);
+}
+
 #[test]
 fn the_first_counted_xid_is_an_event_and_an_old_count_is_not() {
     let count = |from: u64| {

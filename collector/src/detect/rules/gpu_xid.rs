@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName, Part};
-use railscope_model::metric::{GPU_LAST_XID, GPU_UTILIZATION, GPU_XID_EVENTS};
+use railscope_model::metric::{GPU_LAST_XID, GPU_RECENT_XIDS, GPU_UTILIZATION, GPU_XID_EVENTS};
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, NVLINK_DOWN};
@@ -54,7 +54,10 @@ impl Detector for GpuXid {
             }
             out.extend(kernel_log::unstarted_gpus(view, node, history));
             out.extend(kernel_log::switch_errors(view, node, history, HELD_SECONDS));
-            for (gpu, xid, at) in counted(history).chain(shown(history)) {
+            for (gpu, xid, at) in counted(history)
+                .chain(shown(history))
+                .chain(recent(history))
+            {
                 let is_new = view.now.seconds_since(at) <= NEW_SECONDS;
                 if is_new && let Some(row) = catalogue::find(xid) {
                     let last = self.last.entry((node.clone(), gpu, row.xid)).or_insert(at);
@@ -157,6 +160,25 @@ fn shown(history: &NodeHistory) -> impl Iterator<Item = (GpuIndex, f64, Timestam
             since = Some(at);
         }
         None
+    })
+}
+
+/// GPU, XID and time of the newest event that a gauge with the number of recent events shows. It shows no old ones, so its first
+/// value is an event; when one becomes too old, it falls.
+fn recent(history: &NodeHistory) -> impl Iterator<Item = (GpuIndex, f64, Timestamp)> {
+    let series = history.series(&GPU_RECENT_XIDS);
+    series.filter_map(|(labels, window)| {
+        let mut labels = labels.values();
+        let (gpu, xid) = (labels.next()?, labels.next()?);
+        let mut newer: Option<(Timestamp, f64)> = None;
+        for (at, number) in window.told() {
+            if newer.is_some_and(|(_, later)| later > number) {
+                break;
+            }
+            newer = Some((at, number));
+        }
+        let (at, number) = newer?;
+        (number > 0.0).then_some((gpu.parse().ok()?, xid.parse().ok()?, at))
     })
 }
 

@@ -69,6 +69,8 @@ catalogue! {
         "XID errors since the exporter started to read the source: nvml, or kmsg (the kernel log; for a recorded log, all its entries). Each source misses some, so both are exported. gpu is empty if the node no longer lists the GPU. Alert on the timestamp: the first event of a series has no zero before it.";
     Exporter Default Gauge GPU_LAST_XID = "railscope_gpu_last_xid" (gpu)
         "Last XID of the GPU, 0 if none; only from dcgm-exporter, whose gauge keeps the value. A change is an event, the first value is not.";
+    Exporter Default Gauge GPU_RECENT_XIDS = "railscope_gpu_recent_xids" (gpu, xid)
+        "XID errors of the GPU within the last minutes (5 by default); only from dcgm-exporter. A rise is an event, and so is the first value.";
     Exporter Default Gauge GPU_XID_TIMESTAMP = "railscope_gpu_xid_last_timestamp_seconds" ["seconds"] (gpu, xid, source)
         "Unix time at which this XID was last reported. For the kernel log, includes XIDs from before the exporter's start.";
     Exporter Default Counter GPU_EVENTS = "railscope_gpu_events_total" (gpu, event)
