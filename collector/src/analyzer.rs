@@ -13,7 +13,7 @@ use std::sync::Arc;
 use railscope_model::fabric::{Fabric, Presence, Timestamp};
 use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::plan::WiringPlan;
-use railscope_model::reading::{Labels, NodeReading};
+use railscope_model::reading::Labels;
 
 use crate::analyzer::freshness::SourceIntervals;
 use crate::assemble::build::{Built, Sources};
@@ -42,8 +42,7 @@ use crate::jobs::collective_times::CollectiveTimes;
 use crate::jobs::job::JobTable;
 use crate::jobs::step_tails::StepTails;
 use crate::jobs::straggler::{Operation, Stuck, Waits};
-use crate::store::source_id::{Speaker, Subject};
-use crate::store::{History, Ingested, NodeHistory};
+use crate::store::{History, NodeHistory};
 
 /// How long a stalled job that dumps reported is shown: long enough for an operator to look.
 const STUCK_KEPT_SECONDS: f64 = 86_400.0;
@@ -186,16 +185,6 @@ impl Analyzer {
         self.subnet_changed = true;
     }
 
-    /// Ingests a scrape of a node's exporter, read at `at`.
-    pub fn ingest(&mut self, node: &NodeName, page: &str, at: Timestamp) -> Ingested {
-        self.history.node_mut(node).ingest(page, at)
-    }
-
-    /// Ingests a node's reading as it is, without the text format: for simulations that have no scrape.
-    pub fn ingest_reading(&mut self, node: &NodeName, reading: &NodeReading, at: Timestamp) {
-        self.history.node_mut(node).ingest_reading(reading, at);
-    }
-
     /// Nodes to be asked again [`SECOND_LOOK_SECONDS`](crate::detect::confirmation::SECOND_LOOK_SECONDS) after the
     /// scrape of `node` that was just ingested: none, unless it reports that a link is down.
     pub fn second_look(&mut self, node: &NodeName) -> BTreeSet<NodeName> {
@@ -203,63 +192,6 @@ impl Analyzer {
         said.map_or_else(BTreeSet::new, |said| {
             self.second_looks.after(&self.fabric, said)
         })
-    }
-
-    /// Ingests what was read of a switch at `at`: rows of the catalogue's switch table.
-    pub fn ingest_switch(&mut self, switch: &SwitchName, reading: &NodeReading, at: Timestamp) {
-        self.history.switch_mut(switch).ingest_reading(reading, at);
-    }
-
-    /// Ingests what one of several exporters reports about a part, read at `at`. Those of a whole subnet
-    /// (`from_afar`) are ignored for nodes that have their own exporters: they call devices by other names.
-    pub fn ingest_from(
-        &mut self,
-        speaker: &Speaker,
-        subject: &Subject,
-        reading: &NodeReading,
-        at: Timestamp,
-        from_afar: bool,
-    ) -> Ingested {
-        match subject {
-            Subject::Switch(switch) => self
-                .history
-                .switch_mut(switch)
-                .ingest_from(speaker, reading, at),
-            Subject::Node(node) if from_afar && self.targets.contains(node) => Ingested {
-                overruled: reading.samples().len(),
-                ..Ingested::default()
-            },
-            Subject::Node(node) => {
-                if from_afar {
-                    self.spoken_of.insert(node.clone());
-                }
-                self.history
-                    .node_mut(node)
-                    .ingest_from(speaker, reading, at)
-            }
-        }
-    }
-
-    /// Ingests a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
-    /// does not show is not gone. Nor is what is behind ports that were silent.
-    pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
-        let settled = subnet.is_settled();
-        if settled || self.subnet_seen.is_none() {
-            let older = self.subnet.as_ref().filter(|_| self.subnet_seen.is_some());
-            subnet.recall(older);
-            self.subnet = Some(subnet);
-            self.subnet_changed = true;
-            self.subnet_seen = settled.then_some(at);
-        } else if let Some(known) = &mut self.subnet {
-            // Switches may route by another shape than the one that is kept.
-            self.subnet_changed |= known.forwarding.take().is_some();
-        }
-    }
-
-    /// Ingests what the ports of a swept subnet have counted at `at`.
-    pub fn take_readings(&mut self, readings: Vec<DeviceReading>, at: Timestamp) {
-        let readings = readings.into_iter();
-        self.unnamed.extend(readings.map(|reading| (reading, at)));
     }
 
     /// Ingests timings of collectives, and what dumps report about stalled jobs, read at `at`.

@@ -1,14 +1,86 @@
-//! What switches report of their neighbors, when each node and switch was last seen, and which are forgotten.
+//! What is ingested of nodes, switches and subnets, when each node and switch was last seen, and which are forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::reading::NodeReading;
 
 use super::Analyzer;
 use crate::fabric::Told;
+use crate::fabric::subnet::Subnet;
+use crate::fabric::subnet::counters::DeviceReading;
+use crate::store::Ingested;
+use crate::store::source_id::{Speaker, Subject};
 
 impl Analyzer {
+    /// Ingests a scrape of a node's exporter, read at `at`.
+    pub fn ingest(&mut self, node: &NodeName, page: &str, at: Timestamp) -> Ingested {
+        self.history.node_mut(node).ingest(page, at)
+    }
+
+    /// Ingests a node's reading as it is, without the text format: for simulations that have no scrape.
+    pub fn ingest_reading(&mut self, node: &NodeName, reading: &NodeReading, at: Timestamp) {
+        self.history.node_mut(node).ingest_reading(reading, at);
+    }
+
+    /// Ingests what was read of a switch at `at`: rows of the catalogue's switch table.
+    pub fn ingest_switch(&mut self, switch: &SwitchName, reading: &NodeReading, at: Timestamp) {
+        self.history.switch_mut(switch).ingest_reading(reading, at);
+    }
+
+    /// Ingests what one of several exporters reports about a part, read at `at`. Those of a whole subnet
+    /// (`from_afar`) are ignored for nodes that have their own exporters: they call devices by other names.
+    pub fn ingest_from(
+        &mut self,
+        speaker: &Speaker,
+        subject: &Subject,
+        reading: &NodeReading,
+        at: Timestamp,
+        from_afar: bool,
+    ) -> Ingested {
+        match subject {
+            Subject::Switch(switch) => self
+                .history
+                .switch_mut(switch)
+                .ingest_from(speaker, reading, at),
+            Subject::Node(node) if from_afar && self.targets.contains(node) => Ingested {
+                overruled: reading.samples().len(),
+                ..Ingested::default()
+            },
+            Subject::Node(node) => {
+                if from_afar {
+                    self.spoken_of.insert(node.clone());
+                }
+                self.history
+                    .node_mut(node)
+                    .ingest_from(speaker, reading, at)
+            }
+        }
+    }
+
+    /// Ingests a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
+    /// does not show is not gone. Nor is what is behind ports that were silent.
+    pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
+        let settled = subnet.is_settled();
+        if settled || self.subnet_seen.is_none() {
+            let older = self.subnet.as_ref().filter(|_| self.subnet_seen.is_some());
+            subnet.recall(older);
+            self.subnet = Some(subnet);
+            self.subnet_changed = true;
+            self.subnet_seen = settled.then_some(at);
+        } else if let Some(known) = &mut self.subnet {
+            // Switches may route by another shape than the one that is kept.
+            self.subnet_changed |= known.forwarding.take().is_some();
+        }
+    }
+
+    /// Ingests what the ports of a swept subnet have counted at `at`.
+    pub fn take_readings(&mut self, readings: Vec<DeviceReading>, at: Timestamp) {
+        let readings = readings.into_iter();
+        self.unnamed.extend(readings.map(|reading| (reading, at)));
+    }
+
     /// Sets which switches there are besides those that nodes and subnet report; what the others
     /// reported is forgotten. One of them may be a target: then it is no host.
     pub fn set_switches(&mut self, switches: &[SwitchName]) {
