@@ -82,7 +82,7 @@ struct RawTruth {
 struct RawEvent {
     id: String,
     kind: String,
-    culprit: BTreeMap<String, Value>,
+    culprit: Option<BTreeMap<String, Value>>,
     start: f64,
     end: Option<f64>,
     #[serde(default = "yes")]
@@ -158,10 +158,11 @@ impl Truth {
         if raw.start > end {
             bail!("end: {end}: expected a time after start {}", raw.start);
         }
-        if raw.culprit.is_empty() && !is_fault {
+        let culprit = raw.culprit.unwrap_or_default();
+        if culprit.is_empty() && !is_fault {
             return Ok(None);
         }
-        let component = Component::parse(raw.culprit, peers).context("culprit")?;
+        let component = Component::parse(culprit, peers).context("culprit")?;
         Ok(Some(Event {
             is_fault,
             kind: raw.kind,
@@ -189,7 +190,8 @@ mod tests {
             r#"{"world": "w", "start": 0, "end": 900.5, "interval": 5,
                 "faults": [{"id": "f0", "kind": "steal", "culprit": {"node": "n1"}, "start": 200, "end": null,
                             "observable": false, "victims": ["n2"], "part_type": "node", "severity": null}],
-                "benign": [{"id": "f1", "kind": "healthy", "culprit": {}, "start": 1, "end": 2}]}"#,
+                "benign": [{"id": "f1", "kind": "healthy", "culprit": {}, "start": 1, "end": 2},
+                           {"id": "f2", "kind": "price_cap", "culprit": null, "start": 1, "end": 2}]}"#,
         )
         .expect("valid");
         let [fault] = &*truth.events else {
