@@ -28,8 +28,7 @@ use crate::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECE
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::netdev::{self, fabric_nic_of};
 use crate::detect::pause_graph::PauseGraph;
-use crate::detect::peers;
-use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
+use crate::detect::peers::{self, MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::{Rule, SHARE_IN_PAUSE, Threshold};
 use crate::stages::Step;
 use crate::store::{Increase, NodeHistory, Window};
@@ -143,6 +142,10 @@ impl Detector for SlowReceiver {
         out[first..]
             .iter_mut()
             .for_each(|own| add_held(view, &graph, own));
+    }
+
+    fn remembers(&self) -> bool {
+        true
     }
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {
