@@ -26,6 +26,7 @@ use crate::assemble::retention::{Fate, has_cables_of_unknown_fate};
 pub use crate::cluster_view::ClusterView;
 use crate::detect::confirmation::SecondLooks;
 use crate::detect::detector::{DETECTORS, Detector, Evidence, View};
+use crate::detect::gpus::Gpus;
 use crate::diagnose::curve::{Recorder, Seen};
 use crate::diagnose::incident::{Finding, Incident};
 use crate::diagnose::observer::Observer;
@@ -50,6 +51,8 @@ const STUCK_KEPT_SECONDS: f64 = 86_400.0;
 /// Keeps history and fabric, and evaluates them.
 pub struct Analyzer {
     history: History,
+    /// GPUs that nodes list, as of the last tick.
+    gpus: Gpus,
     /// Nodes with a configured exporter.
     targets: BTreeSet<NodeName>,
     /// Other nodes: those that an exporter of the whole subnet refers to.
@@ -103,6 +106,7 @@ impl Default for Analyzer {
     fn default() -> Self {
         Self {
             history: History::default(),
+            gpus: Gpus::default(),
             targets: BTreeSet::new(),
             spoken_of: BTreeSet::new(),
             subnet: None,
@@ -238,6 +242,7 @@ impl Analyzer {
             routes: &view.routes,
             addresses: &self.addresses,
             history: &self.history,
+            gpus: &self.gpus,
             jobs: &view.jobs,
             waiting: &view.waiting,
             misplaced: &view.verdict.wiring.misplaced,
@@ -256,6 +261,7 @@ impl Analyzer {
         self.watch.look(&self.fabric, now);
         self.forget_unspoken(now);
         self.name_readings(now);
+        self.gpus.refresh(&self.history, now);
         let jobs = self.jobs.refresh(&self.history, now);
         let waiting = Arc::new(self.waits.tick(&self.history, &jobs, now));
         self.stuck
@@ -266,6 +272,7 @@ impl Analyzer {
             routes: &self.routes,
             addresses: &self.addresses,
             history: &self.history,
+            gpus: &self.gpus,
             jobs: &jobs,
             waiting: &waiting,
             misplaced: &self.verdict.wiring.misplaced,

@@ -17,6 +17,7 @@ pub use crate::store::time_axis::{
     MIN_STEP_SECONDS, SWITCH_WINDOW_SECONDS, WINDOW_PAGES, WINDOW_SECONDS,
 };
 pub use ingested::{BAD_LINES_LIMIT, Ingested};
+pub(crate) use node::Place;
 pub use node::{NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS, UNKNOWN_INTERVALS};
 pub(crate) use window::sign_above;
 pub use window::{Count, Increase, MAX_STEP, Quality, Window};

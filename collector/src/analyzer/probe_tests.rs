@@ -10,6 +10,7 @@ use railscope_model::metric::{PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW,
 use railscope_model::reading::{Labels, NodeReading};
 
 use crate::detect::detector::{Evidence, View};
+use crate::detect::gpus::Gpus;
 use crate::detect::rules::probe_paths::build;
 use crate::fabric::addresses::Addresses;
 use crate::fabric::subnet::forwarding::Tables;
@@ -280,6 +281,7 @@ impl World {
                 routes: &routes,
                 addresses: &addresses,
                 history: &history,
+                gpus: &Gpus::default(),
                 jobs: &jobs,
                 waiting: &[],
                 misplaced: &[],

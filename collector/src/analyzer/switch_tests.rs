@@ -15,6 +15,7 @@ use railscope_model::metric::{
 use railscope_model::reading::{Labels, NodeReading};
 
 use crate::detect::detector::{Build, View};
+use crate::detect::gpus::Gpus;
 use crate::detect::pause_graph::PauseGraph;
 use crate::detect::rules::{lossy_cable, pause_circle, switch_ports};
 use crate::fabric::Routes;
@@ -36,6 +37,7 @@ struct Lab {
     routes: Routes,
     addresses: Addresses,
     history: History,
+    gpus: Gpus,
     jobs: Jobs,
     /// Counters by switch: metric, labels, value.
     said: BTreeMap<String, Vec<Counter>>,
@@ -119,6 +121,7 @@ impl Lab {
             addresses: &self.addresses,
             waiting: &[],
             history: &self.history,
+            gpus: &self.gpus,
             jobs: &self.jobs,
             misplaced: &[],
             subnet_seen: self.swept,

@@ -7,6 +7,7 @@ use railscope_model::identity::Part;
 use railscope_model::metric::{GPU_TENSOR_ACTIVE, Kind, Metric};
 
 use crate::classes::{Class, GPU_SLOW, Severity};
+use crate::detect::gpus::Gpus;
 use crate::detect::registry::{self, Rule};
 use crate::detect::rules;
 use crate::detect::tails::Tails;
@@ -31,6 +32,8 @@ pub struct View<'a> {
     pub addresses: &'a Addresses,
     /// What the nodes reported lately.
     pub history: &'a History,
+    /// GPUs that the nodes list.
+    pub(crate) gpus: &'a Gpus,
     /// Which job runs on which GPUs.
     pub jobs: &'a Jobs,
     /// The straggler that the ranks of each job wait for.

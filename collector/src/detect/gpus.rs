@@ -6,9 +6,9 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName, Part, RdmaDevice};
 use railscope_model::label;
 use railscope_model::metric::{
-    GPU, GPU_CLOCK, GPU_MONITORED_SECONDS, GPU_NIC, GPU_POWER, GPU_SM_ACTIVE, GPU_TEMPERATURE,
-    GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS, GPU_UTILIZATION,
-    Metric,
+    GPU, GPU_CLOCK, GPU_MONITORED_SECONDS, GPU_NIC, GPU_POWER, GPU_POWER_LIMIT, GPU_SM_ACTIVE,
+    GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS,
+    GPU_UTILIZATION, Metric,
 };
 use railscope_model::reading::Labels;
 
@@ -16,7 +16,7 @@ use crate::detect::detector::View;
 use crate::detect::registry::Threshold;
 use crate::jobs::job::{Job, JobName};
 use crate::store::per_node_cache::Kept;
-use crate::store::{NodeHistory, Rows, Window};
+use crate::store::{History, NodeHistory, Place, Window};
 
 /// Utilization from which a GPU counts as running a job: an idle GPU's clock is low by design.
 const BUSY_UTILIZATION: f64 = 0.5;
@@ -61,8 +61,8 @@ pub(crate) fn busy_node() -> Threshold {
     )
 }
 
-/// Series that the detectors of work, clocks and heat read of every GPU, and the label behind the GPU where there is one.
-const READ: [(&Metric, Option<&str>); 9] = [
+/// Series that detectors read of every GPU, and the label behind the GPU where there is one.
+const READ: [(&Metric, Option<&str>); 10] = [
     (&GPU_UTILIZATION, None),
     (&GPU_CLOCK, Some("sm")),
     (&GPU_SM_ACTIVE, None),
@@ -72,14 +72,15 @@ const READ: [(&Metric, Option<&str>); 9] = [
     (&GPU_MONITORED_SECONDS, None),
     (&GPU_TEMPERATURE, Some("gpu")),
     (&GPU_POWER, None),
+    (&GPU_POWER_LIMIT, None),
 ];
 
-/// A GPU that a node lists, and the rows of [`READ`].
+/// A GPU that a node lists, and where the series of [`READ`] are.
 #[derive(Debug)]
 struct Known {
     labels: Labels,
     index: GpuIndex,
-    rows: [Option<u32>; READ.len()],
+    places: [Option<Place>; READ.len()],
 }
 
 /// The GPUs of all nodes: looked up once, as a node's list is constant.
@@ -91,9 +92,9 @@ pub(crate) struct Gpus {
 
 impl Gpus {
     /// Begins a tick.
-    pub(crate) fn refresh(&mut self, view: &View<'_>) {
+    pub(crate) fn refresh(&mut self, history: &History, now: Timestamp) {
         self.kept.begin();
-        for (_, history) in view.history.fresh_nodes(view.now) {
+        for (_, history) in history.fresh_nodes(now) {
             let rows = READ.map(|(metric, _)| history.rows_since(metric));
             let rests_on = (history.values_since(&GPU), rows);
             self.kept.refresh(history, rests_on, || known(history));
@@ -117,7 +118,6 @@ impl Gpus {
     ) -> impl Iterator<Item = Listed<'a>> + use<'a> {
         let place = |wanted: &str| GPU.labels.iter().position(|label| *label == wanted);
         let (name, uuid) = (place("name"), place("uuid"));
-        let rows = READ.map(|(metric, _)| history.rows(metric));
         let job_of = view.jobs.on(node);
         let known = self.kept.of(history).into_iter().flatten();
         known.map(move |known| {
@@ -125,26 +125,20 @@ impl Gpus {
             Listed {
                 node,
                 history,
-                label: known.labels.values().next().unwrap_or_default(),
                 index: known.index,
                 product: label(name).unwrap_or_default(),
                 uuid: label(uuid).unwrap_or_default(),
                 job: job_of(known.index),
-                rows,
-                places: &known.rows,
+                known,
             }
         })
     }
 }
 
 fn known(history: &NodeHistory) -> Vec<Known> {
-    let row = |label: &str, (metric, behind): (&'static Metric, Option<&str>)| {
-        let wanted = [Some(label), behind];
-        let rows = history.rows(metric).into_iter().flat_map(Rows::labels);
-        (0..).zip(rows).find_map(|(row, labels)| {
-            let wanted = wanted.into_iter().flatten();
-            labels.values().eq(wanted).then_some(row)
-        })
+    let place = |label: &str, (metric, behind): (&'static Metric, Option<&str>)| {
+        let labels = behind.map_or_else(|| vec![label], |behind| vec![label, behind]);
+        history.place(metric, &labels)
     };
     let series = history.series(&GPU);
     series
@@ -153,7 +147,7 @@ fn known(history: &NodeHistory) -> Vec<Known> {
             Some(Known {
                 labels: labels.clone(),
                 index: label.parse().ok()?,
-                rows: READ.map(|read| row(label, read)),
+                places: READ.map(|read| place(label, read)),
             })
         })
         .collect()
@@ -164,22 +158,24 @@ fn known(history: &NodeHistory) -> Vec<Known> {
 pub(crate) struct Listed<'a> {
     pub(crate) node: &'a NodeName,
     pub(crate) history: &'a NodeHistory,
-    /// Its number as label value and as identity.
-    pub(crate) label: &'a str,
     pub(crate) index: GpuIndex,
     /// Product name: only equal chips are peers.
     pub(crate) product: &'a str,
     uuid: &'a str,
     /// The job that runs on it.
     pub(crate) job: Option<&'a Job>,
-    rows: [Option<Rows<'a>>; READ.len()],
-    places: &'a [Option<u32>; READ.len()],
+    known: &'a Known,
 }
 
 impl<'a> Listed<'a> {
+    /// Its number as label value.
+    pub(crate) fn label(&self) -> &'a str {
+        self.known.labels.values().next().unwrap_or_default()
+    }
+
     /// The newest value of a series that has no label but the GPU.
     pub(crate) fn value(&self, metric: &'static Metric) -> Option<f64> {
-        self.history.value(metric, &[self.label])
+        self.history.value(metric, &[self.label()])
     }
 
     /// Its UUID; empty where the exporter has none.
@@ -189,8 +185,8 @@ impl<'a> Listed<'a> {
 
     /// What it reported about a metric of [`READ`].
     pub(crate) fn window(&self, metric: &'static Metric) -> Option<Window<'a>> {
-        let place = READ.iter().position(|(read, _)| *read == metric)?;
-        self.rows[place]?.window(self.places[place]?)
+        let number = READ.iter().position(|(read, _)| *read == metric)?;
+        self.history.window_at(metric, self.known.places[number]?)
     }
 
     /// Whether it runs a job.

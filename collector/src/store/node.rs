@@ -16,6 +16,7 @@ use crate::store::page_cache::{HEAD_LIMIT, Reader, Template, Told, part_label};
 use crate::store::series_names::{Meaning, Shared, is_unread};
 use crate::store::source_id::Speaker;
 use crate::store::time_axis::{Axis, FEWEST_SLOTS, Reach};
+pub(crate) use read::Place;
 pub use read::Rows;
 
 /// Series kept for one node. The full-profile scrape of an 8-GPU, 8-NIC node has 4,000 to 5,000; a

@@ -229,10 +229,8 @@ fn of_node<'a>(
 ) -> Vec<Loss<'a>> {
     let moving = history.moving(&RDMA_TRANSPORT_EVENTS);
     let losses = moving.filter_map(|(labels, window)| {
-        let labels: Vec<_> = labels.values().collect();
-        let [device, port, event] = labels[..] else {
-            return None;
-        };
+        let mut labels = labels.values();
+        let (device, port, event) = (labels.next()?, labels.next()?, labels.next()?);
         if !events.contains(&event) {
             return None;
         }

@@ -12,7 +12,7 @@ use railscope_model::metric::{
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, GPU_LOST, GPU_MEMORY, NVLINK_DOWN};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
-use crate::detect::gpus::{Gpus, Listed};
+use crate::detect::gpus::Listed;
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, norm};
 use crate::detect::registry::{Rule, Threshold};
@@ -29,7 +29,6 @@ const NEW_PAGES: usize = 2;
 
 #[derive(Default)]
 struct GpuHealth {
-    gpus: Gpus,
     /// Rests on the GPUs that are listed, on which of them report anything, and on what they report about memory and
     /// links.
     kept: Kept<[u64; 7], Health>,
@@ -70,9 +69,7 @@ impl Detector for GpuHealth {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        self.gpus.refresh(view);
         self.kept.begin();
-        let gpus = &self.gpus;
         for (node, history) in view.history.fresh_nodes(view.now) {
             let [util, temperature] =
                 [&GPU_UTILIZATION, &GPU_TEMPERATURE].map(|one| history.presence_since(one));
@@ -86,14 +83,14 @@ impl Detector for GpuHealth {
             .map(|one| history.values_since(one));
             let rests_on = [gpu, util, temperature, failed, pending, sram, links];
             self.kept.refresh(history, rests_on, || {
-                let node: Vec<_> = gpus.of_node(view, node, history).collect();
+                let node: Vec<_> = view.gpus.of_node(view, node, history).collect();
                 Health::of(&node)
             });
         }
         let nodes = view.history.fresh_nodes(view.now);
         let health = |(node, history)| Some((node, history, self.kept.of(history)?));
         let nodes: Vec<_> = nodes.filter_map(health).collect();
-        let listed = |node, history| gpus.of_node(view, node, history).collect::<Vec<_>>();
+        let listed = |node, history| view.gpus.of_node(view, node, history).collect::<Vec<_>>();
         let bad = nodes.iter().filter(|(.., health)| health.is_bad);
         let bad: Vec<_> = bad
             .map(|(node, history, _)| listed(node, history))
@@ -189,7 +186,7 @@ fn evidence(
 }
 
 fn answers(gpu: &Listed<'_>) -> bool {
-    let temperature = || gpu.history.value(&GPU_TEMPERATURE, &[gpu.label, "gpu"]);
+    let temperature = || gpu.history.value(&GPU_TEMPERATURE, &[gpu.label(), "gpu"]);
     gpu.value(&GPU_UTILIZATION).or_else(temperature).is_some()
 }
 
@@ -223,7 +220,7 @@ fn fatal_xids(gpu: &Listed<'_>) -> (String, bool) {
     let told = gpu.history.series(&GPU_XID_EVENTS);
     let told = told.filter_map(|(labels, window)| {
         let mut labels = labels.values();
-        let of_it = labels.next() == Some(gpu.label);
+        let of_it = labels.next() == Some(gpu.label());
         Some((labels.next().filter(|_| of_it)?, window))
     });
     let fatal: Vec<_> = told.filter(|(xid, _)| FATAL_XIDS.contains(xid)).collect();

@@ -3,6 +3,7 @@
 //! A GPU is warmer or cooler by its place in the air or coolant of the node, and by what it draws.
 //! What is left beside those is its own cooling: paste, heat sink, cold plate, a separate fan.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use railscope_model::identity::{GpuIndex, NodeName};
@@ -10,7 +11,7 @@ use railscope_model::metric::{GPU_POWER, GPU_TEMPERATURE};
 
 use crate::classes::{Class, GPU_THERMAL};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
-use crate::detect::gpus::{Gpus, Listed};
+use crate::detect::gpus::Listed;
 use crate::detect::peers::{self, MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
 
@@ -23,14 +24,11 @@ const ALIKE_POWER: f64 = 0.1;
 /// Most peers whose power is looked at.
 const MOST_PEERS: usize = 64;
 
-#[derive(Default)]
-struct GpuHeat {
-    gpus: Gpus,
-}
+struct GpuHeat;
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::<GpuHeat>::default()
+    Box::new(GpuHeat)
 }
 
 /// Product, and place in the node.
@@ -48,9 +46,8 @@ impl Detector for GpuHeat {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        self.gpus.refresh(view);
         let mut slots: BTreeMap<Slot<'_>, Vec<Warm<'_>>> = BTreeMap::new();
-        for gpu in self.gpus.listed(view) {
+        for gpu in view.gpus.listed(view) {
             let celsius = gpu.window(&GPU_TEMPERATURE);
             if let Some(celsius) = celsius.and_then(|celsius| celsius.value()) {
                 let slot = slots.entry((gpu.product, gpu.index)).or_default();
@@ -62,12 +59,18 @@ impl Detector for GpuHeat {
             .into_values()
             .filter_map(|warm| Some((median(warm.iter().map(|own| own.celsius))?, warm)))
             .collect();
-        let by_node = excess_of_nodes(&slots);
+        // Only asked where one stands out.
+        let by_node = OnceCell::new();
         for (usual, warm) in &slots {
             for own in warm {
+                let excess = own.celsius - usual;
+                if excess < MIN_EXCESS {
+                    continue;
+                }
                 // Where all GPUs of a node are hot it is the node's air.
+                let by_node = by_node.get_or_init(|| excess_of_nodes(&slots));
                 let of_node = by_node[own.gpu.node].max(0.0);
-                if own.celsius - usual - of_node >= MIN_EXCESS {
+                if excess - of_node >= MIN_EXCESS {
                     out.extend(evidence(view, own, warm, of_node));
                 }
             }

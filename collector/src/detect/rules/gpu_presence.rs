@@ -10,7 +10,7 @@ use railscope_model::metric::GPU;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, GPU_LOST};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
-use crate::detect::gpus::{Gpus, Listed};
+use crate::detect::gpus::Listed;
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS};
 use crate::detect::registry::{Rule, Threshold};
@@ -31,7 +31,6 @@ pub fn build() -> Box<dyn Detector> {
 /// The GPUs that each node had.
 #[derive(Default)]
 struct GpuPresence {
-    gpus: Gpus,
     /// By history: a node without scrapes for long is compared from scratch.
     nodes: HashMap<u64, Node, FixedState>,
     tick: u64,
@@ -74,7 +73,6 @@ impl Detector for GpuPresence {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        self.gpus.refresh(view);
         self.tick += 1;
         let tick = self.tick;
         for (node, history) in view.history.fresh_nodes(view.now) {
@@ -83,11 +81,11 @@ impl Detector for GpuPresence {
             let values = Some(history.values_since(&GPU));
             if known.values != values {
                 known.values = values;
-                let listed: Vec<_> = self.gpus.of_node(view, node, history).collect();
+                let listed: Vec<_> = view.gpus.of_node(view, node, history).collect();
                 known.relist(&listed, view.now);
             }
             if known.listed > 0 {
-                let listed = self.gpus.of_node(view, node, history);
+                let listed = view.gpus.of_node(view, node, history);
                 known.note_work(listed, view.now);
             }
         }
@@ -274,5 +272,5 @@ fn lost(part: Part, node: &NodeName, view: &View<'_>, statement: String) -> Evid
 
 fn key(gpu: &Listed<'_>) -> String {
     let uuid = gpu.uuid();
-    if uuid.is_empty() { gpu.label } else { uuid }.to_owned()
+    if uuid.is_empty() { gpu.label() } else { uuid }.to_owned()
 }

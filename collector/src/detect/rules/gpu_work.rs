@@ -30,7 +30,7 @@ use self::sampled::Sampled;
 use crate::classes::{Class, GPU_SLOW};
 use crate::detect::cohort::Usual;
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
-use crate::detect::gpus::{Gpus, Listed, by_job, by_node};
+use crate::detect::gpus::{Listed, by_job, by_node};
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::Rule;
 use crate::stages::Step;
@@ -85,7 +85,6 @@ const MEANS: (f64, f64, usize) = (0.15, 120.0, 4);
 
 #[derive(Default)]
 struct GpuWork {
-    gpus: Gpus,
     episodes: Episodes,
 }
 
@@ -100,8 +99,7 @@ impl Detector for GpuWork {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        self.gpus.refresh(view);
-        let mut gpus = self.gpus.listed(view);
+        let mut gpus = view.gpus.listed(view);
         gpus.retain(Listed::is_busy);
         let cohorts: Vec<_> = by_node(&gpus).flat_map(by_job).collect();
         let by_tensor: Vec<_> = cohorts.iter().filter_map(|gpus| Node::of(gpus)).collect();

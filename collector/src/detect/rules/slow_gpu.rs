@@ -20,7 +20,7 @@ use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
 use crate::detect::cohort::Usual;
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::gpus;
-use crate::detect::gpus::{Gpus, Listed, by_node};
+use crate::detect::gpus::{Listed, by_node};
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
@@ -42,7 +42,7 @@ struct Slowdown {
     of_node: &'static Class,
 }
 
-/// Two clock steps of an H100 are 1.5 %, and equal chips differ by that.
+/// Two clock steps of an H100 are 1.5 %, and equal chips differ by that. The smallest drop of all [`SLOWDOWNS`].
 const CHIPS_DIFFER: f64 = 0.02;
 /// Below it compute is not slow.
 const SLOW_COMPUTE: f64 = 0.05;
@@ -80,14 +80,11 @@ const SLOWDOWNS: &[Slowdown] = &[
     },
 ];
 
-#[derive(Default)]
-struct SlowGpu {
-    gpus: Gpus,
-}
+struct SlowGpu;
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::<SlowGpu>::default()
+    Box::new(SlowGpu)
 }
 
 /// A GPU that is throttled.
@@ -115,8 +112,7 @@ impl Detector for SlowGpu {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        self.gpus.refresh(view);
-        let mut gpus = self.gpus.listed(view);
+        let mut gpus = view.gpus.listed(view);
         // A GPU whose scrape is late shows another phase of the job, or an older power limit.
         let is_late = |gpu: &Listed<'_>| gpu.clock().is_some_and(|clock| clock.is_late(view.now));
         gpus.retain(|gpu| gpu.is_busy() && !is_late(gpu));
@@ -232,40 +228,38 @@ fn wide_job<'a>(gpu: &Listed<'a>) -> Option<&'a Job> {
 /// Model of a GPU, and its power limit in watts where that is known.
 type AtLimit<'a> = (&'a str, Option<u64>);
 
-/// What is usual among busy GPUs.
+/// What is usual among busy GPUs, each computed when a GPU is the first to need it.
 struct Norms<'a> {
-    clock: Usual<&'a str, (f64, usize)>,
-    /// The clock under one power limit; of GPUs without a known limit, that of all such.
-    clock_at_limit: Usual<AtLimit<'a>, (f64, usize)>,
-    /// Only asked where a clock is far below the newest ones.
-    capped: OnceCell<Capped<'a>>,
-    limit: Usual<&'a str, (f64, usize)>,
-    /// Only asked where a limit is not known.
-    power: OnceCell<Usual<&'a str, (f64, usize)>>,
     gpus: &'a [Listed<'a>],
+    clock: OnceCell<Usual<&'a str, (f64, usize)>>,
+    /// The clock under one power limit; of GPUs without a known limit, that of all such.
+    clock_at_limit: OnceCell<Usual<AtLimit<'a>, (f64, usize)>>,
+    capped: OnceCell<Capped<'a>>,
+    limit: OnceCell<Usual<&'a str, (f64, usize)>>,
+    /// For where a limit is not known.
+    power: OnceCell<Usual<&'a str, (f64, usize)>>,
 }
 
 /// The highest of the newest two readings: while all limits are lowered, those of other nodes may not have been read yet.
 fn power_limit(gpu: &Listed<'_>) -> Option<f64> {
-    let limits = gpu.history.window(&GPU_POWER_LIMIT, &[gpu.label])?;
-    let newest = limits.told().take(2);
+    let newest = gpu.window(&GPU_POWER_LIMIT)?.told().take(2);
     newest.map(|(_, watts)| watts).reduce(f64::max)
 }
 
 fn at_limit<'a>(gpu: &Listed<'a>) -> AtLimit<'a> {
-    let limit = gpu.value(&GPU_POWER_LIMIT);
+    let limit = gpu.window(&GPU_POWER_LIMIT).and_then(|limit| limit.value());
     (gpu.product, limit.map(|watts| watts.round() as u64))
 }
 
 impl<'a> Norms<'a> {
     fn of(gpus: &'a [Listed<'a>]) -> Self {
         Self {
-            clock: usual_by(gpus, Listed::clock_hertz),
-            clock_at_limit: usual(gpus, |gpu| Some((at_limit(gpu), gpu.clock_hertz()?))),
-            capped: OnceCell::new(),
-            limit: usual_by(gpus, power_limit),
-            power: OnceCell::new(),
             gpus,
+            clock: OnceCell::new(),
+            clock_at_limit: OnceCell::new(),
+            capped: OnceCell::new(),
+            limit: OnceCell::new(),
+            power: OnceCell::new(),
         }
     }
 
@@ -275,21 +269,21 @@ impl<'a> Norms<'a> {
             let (norm, _) = norms.of(wide_job(gpu), &gpu.product)?;
             Some(own? <= (1.0 - LOWER_LIMIT) * norm)
         };
-        below(power_limit(gpu), &self.limit)
-            .or_else(|| below(power(gpu), self.power()))
+        let limit = || self.limit.get_or_init(|| usual_by(self.gpus, power_limit));
+        let power_of_others = || self.power.get_or_init(|| usual_by(self.gpus, power));
+        below(power_limit(gpu), limit())
+            .or_else(|| below(power(gpu), power_of_others()))
             .unwrap_or(false)
-    }
-
-    fn power(&self) -> &Usual<&'a str, (f64, usize)> {
-        self.power.get_or_init(|| usual_by(self.gpus, power))
     }
 
     /// The usual clock of its peers with their number, what it is of them, and the smallest drop below it that is a fault for
     /// this reason.
     fn clock(&self, gpu: &Listed<'a>, why: &Slowdown) -> Option<((f64, usize), &'static str, f64)> {
         if why.reason == POWER_CAP && !self.is_limited(gpu) {
-            let limit = at_limit(gpu);
-            let newest = self.clock_at_limit.of(wide_job(gpu), &limit)?;
+            let at_limits = self
+                .clock_at_limit
+                .get_or_init(|| usual(self.gpus, |gpu| Some((at_limit(gpu), gpu.clock_hertz()?))));
+            let newest = at_limits.of(wide_job(gpu), &at_limit(gpu))?;
             let is_far = gpu.clock_hertz()? <= (1.0 - CAPPED_CHIPS_DIFFER) * newest.0;
             if !is_far || !works_without_pause(gpu) {
                 return None;
@@ -302,7 +296,10 @@ impl<'a> Norms<'a> {
                 CAPPED_CHIPS_DIFFER,
             ));
         }
-        let norm = self.clock.of(wide_job(gpu), &gpu.product)?;
+        let clocks = self
+            .clock
+            .get_or_init(|| usual_by(self.gpus, Listed::clock_hertz));
+        let norm = clocks.of(wide_job(gpu), &gpu.product)?;
         Some((norm, "the median", why.min_drop))
     }
 }
@@ -333,8 +330,14 @@ fn usual<'a, R: Hash + Eq + Clone>(
 /// GPUs below their peers, with the driver's reason.
 fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
     let norms = Norms::of(gpus);
+    let clocks = gpus.iter().filter_map(Listed::clock_hertz);
+    let highest = clocks.fold(0.0, f64::max);
     let held = |gpu: &'a Listed<'a>| {
         let clock_hertz = gpu.clock_hertz()?;
+        // As most do: no peer has a clock that this one is far enough below.
+        if 1.0 - clock_hertz / highest < CHIPS_DIFFER {
+            return None;
+        }
         let for_reason = |why: &'static Slowdown| {
             let ((norm_hertz, peers), norm, least) = norms.clock(gpu, why)?;
             let is_slow = 1.0 - clock_hertz / norm_hertz >= least;
@@ -360,7 +363,7 @@ fn has_reason(gpu: &Listed<'_>) -> bool {
 
 /// For how long an event held the GPU back, as text; none if it did not.
 fn active(gpu: &Listed<'_>, why: &Slowdown) -> Option<String> {
-    let labels = [gpu.label, why.reason];
+    let labels = [gpu.label(), why.reason];
     let seconds = gpu.history.window(&GPU_CLOCK_EVENT_SECONDS, &labels);
     match seconds.and_then(|window| window.increase(WINDOW_SECONDS)) {
         // The duration is the better witness: it misses nothing between two samples.

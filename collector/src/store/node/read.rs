@@ -106,10 +106,14 @@ impl NodeHistory {
 
     #[inline]
     fn column(&self, metric: &Metric) -> Option<&Column> {
-        let column = self
-            .columns
-            .binary_search_by_key(&metric.index, |column| column.metric.index);
-        self.columns.get(column.ok()?)
+        self.columns.get(self.column_place(metric)?)
+    }
+
+    #[inline]
+    fn column_place(&self, metric: &Metric) -> Option<usize> {
+        let by_index = |column: &Column| column.metric.index;
+        let column = self.columns.binary_search_by_key(&metric.index, by_index);
+        column.ok()
     }
 
     /// Series that were on their source's last scrape, with its place among the voices.
@@ -134,6 +138,23 @@ impl NodeHistory {
         self.voices.get(usize::from(voice)).map(|one| &one.speaker)
     }
 
+    /// Where the series of a metric with these label values stands, whether or not it was on the last scrape.
+    pub(crate) fn place(&self, metric: &'static Metric, labels: &[&str]) -> Option<Place> {
+        let column = self.column_place(metric)?;
+        let mut rows = self.columns[column].labels();
+        let row = rows.position(|found| found.values().eq(labels.iter().copied()))?;
+        Some(Place { column, row })
+    }
+
+    /// As [`Self::window`], of a series whose place is known.
+    #[inline]
+    pub(crate) fn window_at(&self, metric: &'static Metric, place: Place) -> Option<Window<'_>> {
+        let known = self.columns.get(place.column);
+        let known = known.filter(|column| column.metric == metric);
+        let column = known.or_else(|| self.column(metric))?;
+        column.window(place.row, |voice| self.axis(voice), self.slots)
+    }
+
     /// The window of one series that was on the node's last scrape.
     #[inline]
     pub fn window(&self, metric: &'static Metric, labels: &[&str]) -> Option<Window<'_>> {
@@ -146,6 +167,14 @@ impl NodeHistory {
     pub fn value(&self, metric: &'static Metric, labels: &[&str]) -> Option<f64> {
         self.window(metric, labels)?.value()
     }
+}
+
+/// Where a series stands in a node's history: good as long as [`NodeHistory::rows_since`] of its metric is the same.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Where its metric stood; other metrics may have come before it since.
+    column: usize,
+    row: usize,
 }
 
 /// Series of one metric by number. They stand where they stand as long as [`NodeHistory::rows_since`] is the same.

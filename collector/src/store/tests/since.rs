@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::*;
 use crate::store::source_id::Speaker;
 use proptest::prelude::*;
-use railscope_model::metric::GPU_POWER;
+use railscope_model::metric::{GPU, GPU_POWER};
 use railscope_model::reading::{Labels, NodeReading};
 
 /// What a node reports about three GPUs, if anything: watts by label.
@@ -102,4 +102,22 @@ fn stands_still(node: &NodeHistory) -> Result<(), TestCaseError> {
         );
     }
     Ok(())
+}
+
+#[test]
+fn a_place_is_good_though_other_metrics_came_before_it() {
+    let mut node = NodeHistory::default();
+    let mut reading = NodeReading::default();
+    let labels = ["0", "1"].map(|gpu| Labels::new([gpu]));
+    for (labels, watts) in labels.iter().zip([300.0, 400.0]) {
+        reading.push(&GPU_POWER, labels, watts);
+    }
+    node.ingest_reading(&reading, Timestamp(1));
+    let place = node.place(&GPU_POWER, &["1"]).expect("a series");
+    assert!(GPU.index < GPU_POWER.index);
+    reading.push(&GPU, &Labels::new(GPU.labels), 1.0);
+    node.ingest_reading(&reading, Timestamp(2));
+    let window = node.window_at(&GPU_POWER, place).expect("a series");
+    assert_eq!(window.latest(), Some((Timestamp(2), 400.0)));
+    assert!(node.place(&GPU_POWER, &["2"]).is_none());
 }
