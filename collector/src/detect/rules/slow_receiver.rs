@@ -16,10 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Equipment, LinkKind, PartId};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice};
 use railscope_model::metric::{Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS};
-use railscope_model::reading::Labels;
 
 use credits::Credits;
-use pauses::{NOTHING, OF_IDLE, SETTLED_SECONDS, has_settled};
+use pauses::{NOTHING, OF_IDLE, SETTLED_SECONDS, has_settled, is_pausing, pause_of, paused_words};
 use slots::of_slot;
 use stalls::stalled;
 
@@ -31,7 +30,7 @@ use crate::detect::pause_graph::PauseGraph;
 use crate::detect::peers::{self, MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::{Rule, SHARE_IN_PAUSE, Threshold};
 use crate::stages::Step;
-use crate::store::{Increase, NodeHistory, Window};
+use crate::store::{Increase, NodeHistory};
 
 /// Both end with the direction.
 const PAUSE: [&Metric; 2] = [&NIC_PFC_PAUSE_SECONDS, &NIC_PAUSE_SECONDS];
@@ -303,7 +302,7 @@ fn numbers_of_jobs() -> Vec<Threshold> {
 /// Ethernet: NICs that send pause.
 fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
     let mut nodes = view.history.fresh_nodes(view.now);
-    let pauses = |series| pauses(view, series);
+    let pauses = |series| is_pausing(view, series);
     let moving = |(_, history): (_, &'a NodeHistory)| {
         let moving = PAUSE.into_iter().flat_map(|metric| history.moving(metric));
         moving.into_iter().any(pauses)
@@ -375,51 +374,6 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
         });
     }
     holds
-}
-
-/// What a NIC does for this share of the time.
-fn paused_words(direction: &str, priority: &str, share: f64) -> String {
-    let what = match direction {
-        "transmit" => "pauses its switch",
-        _ => "is paused by its switch",
-    };
-    let on = match priority {
-        "" => String::new(),
-        priority => format!(" on priority {priority}"),
-    };
-    format!("{what} {:.0} % of the time{on}", 100.0 * share)
-}
-
-/// Pause of each interface of a node, with interface, priority and direction: by priority if it has any such series, else the
-/// sum of all priorities and of global pause, without a priority.
-fn pause_of(history: &NodeHistory) -> impl Iterator<Item = ([&str; 3], Window<'_>)> {
-    let by_priority = history
-        .series(&NIC_PFC_PAUSE_SECONDS)
-        .filter_map(|(labels, window)| {
-            let labels: Vec<_> = labels.values().collect();
-            Some((<[&str; 3]>::try_from(labels).ok()?, window))
-        });
-    let by_priority: Vec<_> = by_priority.collect();
-    let known: BTreeSet<_> = by_priority
-        .iter()
-        .map(|([netdev, ..], _)| *netdev)
-        .collect();
-    let of_port = history
-        .series(&NIC_PAUSE_SECONDS)
-        .filter_map(move |(labels, window)| {
-            let labels: Vec<_> = labels.values().collect();
-            let [netdev, direction] = <[&str; 2]>::try_from(labels).ok()?;
-            (!known.contains(netdev)).then_some(([netdev, "", direction], window))
-        });
-    by_priority.into_iter().chain(of_port)
-}
-
-/// Whether a NIC sends so much pause that its peers need be asked whether they do.
-fn pauses(view: &View<'_>, (labels, window): (&Labels, Window<'_>)) -> bool {
-    let share = || window.newest_increase(WINDOW_SECONDS).map(Increase::rate);
-    // The last label of both.
-    let sends = labels.values().last() == Some("transmit");
-    (sends || view.left_out.has(Step::PauseWalk)) && share().is_some_and(|share| share > MIN_PAUSE)
 }
 
 /// NICs of a node that a switch is cabled to.

@@ -1,11 +1,17 @@
 //! What the pause that a NIC sends says by itself: whether it has lasted, and whether it is that of a slow receiver at all.
 
+use std::collections::BTreeSet;
+
 use railscope_model::identity::RdmaDevice;
-use railscope_model::metric::{Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED};
+use railscope_model::metric::{
+    Metric, NIC_PAUSE_SECONDS, NIC_PFC_PAUSE_SECONDS, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED,
+};
 use railscope_model::reading::Labels;
 
 use super::{MIN_PAUSE, WINDOW_SECONDS};
+use crate::detect::detector::View;
 use crate::detect::registry::Threshold;
+use crate::stages::Step;
 use crate::store::{Increase, NodeHistory, Window};
 
 /// A receiver is called slow for what it did longer ago than this: until then pause that has just begun may be a
@@ -52,6 +58,51 @@ pub(super) fn numbers_of_idle() -> [Threshold; 2] {
             "one PCIe lane of generation 3 takes 2 % of 400 Gb/s",
         ),
     ]
+}
+
+/// What a NIC does for this share of the time.
+pub(super) fn paused_words(direction: &str, priority: &str, share: f64) -> String {
+    let what = match direction {
+        "transmit" => "pauses its switch",
+        _ => "is paused by its switch",
+    };
+    let on = match priority {
+        "" => String::new(),
+        priority => format!(" on priority {priority}"),
+    };
+    format!("{what} {:.0} % of the time{on}", 100.0 * share)
+}
+
+/// Pause of each interface of a node, with interface, priority and direction: by priority if it has any such series, else the
+/// sum of all priorities and of global pause, without a priority.
+pub(super) fn pause_of(history: &NodeHistory) -> impl Iterator<Item = ([&str; 3], Window<'_>)> {
+    let by_priority = history
+        .series(&NIC_PFC_PAUSE_SECONDS)
+        .filter_map(|(labels, window)| {
+            let labels: Vec<_> = labels.values().collect();
+            Some((<[&str; 3]>::try_from(labels).ok()?, window))
+        });
+    let by_priority: Vec<_> = by_priority.collect();
+    let known: BTreeSet<_> = by_priority
+        .iter()
+        .map(|([netdev, ..], _)| *netdev)
+        .collect();
+    let of_port = history
+        .series(&NIC_PAUSE_SECONDS)
+        .filter_map(move |(labels, window)| {
+            let labels: Vec<_> = labels.values().collect();
+            let [netdev, direction] = <[&str; 2]>::try_from(labels).ok()?;
+            (!known.contains(netdev)).then_some(([netdev, "", direction], window))
+        });
+    by_priority.into_iter().chain(of_port)
+}
+
+/// Whether a NIC sends so much pause that its peers need be asked whether they do.
+pub(super) fn is_pausing(view: &View<'_>, (labels, window): (&Labels, Window<'_>)) -> bool {
+    let share = || window.newest_increase(WINDOW_SECONDS).map(Increase::rate);
+    // The last label of both.
+    let sends = labels.values().last() == Some("transmit");
+    (sends || view.left_out.has(Step::PauseWalk)) && share().is_some_and(|share| share > MIN_PAUSE)
 }
 
 /// Whether a counter of pause rose before it could still be the beginning of a storm.

@@ -3,7 +3,8 @@
 use railscope_model::metric::NIC_PCIE_STALLED_SECONDS;
 use railscope_model::reading::Labels;
 
-use super::{ABOVE_PEERS, Holds, MIN_PAUSE, MIN_STALLED, WINDOW_SECONDS, pause_of};
+use super::pauses::pause_of;
+use super::{ABOVE_PEERS, Holds, MIN_PAUSE, MIN_STALLED, WINDOW_SECONDS};
 use crate::detect::detector::View;
 use crate::detect::netdev::nic_of;
 use crate::detect::peers::{MIN_PEERS, median};
