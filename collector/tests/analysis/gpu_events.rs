@@ -178,6 +178,15 @@ fn a_rise_of_recent_xids_is_an_event_and_a_fall_is_not() {
     check(&recent(&[100]), &named);
     check(&recent(&[100, 130]), &named);
     check(&recent(&[]), &[]);
+    // The second event after the first has left the gauge is an event, too.
+    let twice = recent(&[60, 240]);
+    let again = super::views((60, 0), &twice).map(|view| incidents(&view));
+    let named_at = (1..).zip(again).filter(|(_, named)| !named.is_empty());
+    let last = named_at.map(|(tick, _)| 60 * tick).last();
+    assert!(
+        last >= Some(840),
+        "for 600 s after the second event: {last:?}"
+    );
     let from_the_start = super::run_from_the_start(&recent(&[0]));
     assert_eq!(incidents(&from_the_start), named);
 }

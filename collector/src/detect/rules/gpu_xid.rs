@@ -171,7 +171,7 @@ fn recent(history: &NodeHistory) -> impl Iterator<Item = (GpuIndex, f64, Timesta
         let mut labels = labels.values();
         let (gpu, xid) = (labels.next()?, labels.next()?);
         let mut newer: Option<(Timestamp, f64)> = None;
-        for (at, number) in window.told() {
+        for (at, number) in window.unbroken() {
             if newer.is_some_and(|(_, later)| later > number) {
                 break;
             }
