@@ -14,11 +14,12 @@ use crate::classes::{
     Class, GPU_SLOW, HOST_COOLING, HOST_POWER, NUMA_AFFINITY, PCIE_REDIRECTED, SLOW_RECEIVER,
     SWITCH_QOS, Severity,
 };
+use crate::detect::gpus::any_is_busy;
 use crate::diagnose::incident::{Incident, worst_first};
 use crate::jobs::job::{Job, JobName, Jobs};
 use crate::jobs::tensor_activity::active_share;
 use crate::stages::{LeftOut, Step};
-use crate::store::{History, Increase, NodeHistory};
+use crate::store::{History, Increase, NodeHistory, Window};
 
 /// Slowdown from which a job is delayed: its steps are so much longer than usual.
 pub const MIN_SLOWDOWN: f64 = 0.05;
@@ -42,6 +43,8 @@ const ENDED_SECONDS: f64 = 3600.0;
 
 /// Utilization below which a GPU does nothing: monitoring alone can show a percent or two (a choice).
 const MOST_UNUSED: f64 = 0.05;
+/// For how long GPUs that do nothing are idle: between two phases of a job they do nothing for less (a choice).
+const IDLE_SECONDS: f64 = 60.0;
 
 /// Classes of parts that go on slower than they could. They page if a job is delayed; all others
 /// are hard: what is gone, or runs at a lower rate or width, pages at once.
@@ -217,7 +220,7 @@ impl Impact {
             .iter()
             .filter_map(|(job, pace)| Some((JobName::clone(job), pace.speed()?)))
             .collect();
-        self.gate(history, jobs, &speeds, incidents);
+        self.gate((history, now), jobs, &speeds, incidents);
         self.count(jobs, &speeds, incidents, now);
         Costs {
             speeds,
@@ -238,7 +241,7 @@ impl Impact {
     /// lowers the severity.
     fn gate(
         &mut self,
-        history: &History,
+        (history, now): (&History, Timestamp),
         jobs: &Jobs,
         speeds: &BTreeMap<JobName, f64>,
         incidents: &mut [Incident],
@@ -261,7 +264,8 @@ impl Impact {
             let holds_up = slowdown.is_none_or(|slowdown| slowdown >= MIN_SLOWDOWN) || !all_known;
             let hurts = if incident.jobs.is_empty() {
                 let idle = self.idle.entry(incident.id.clone());
-                !*idle.or_insert_with(|| is_idle(incident, history, jobs)) && !is_small(incident)
+                !*idle.or_insert_with(|| is_idle(incident, history, jobs, now))
+                    && !is_small(incident)
             } else {
                 !is_soft(incident) || (holds_up && !(slowdown.is_none() && is_small(incident)))
             };
@@ -321,8 +325,8 @@ fn is_small(incident: &Incident) -> bool {
 }
 
 /// Whether it is known that no job runs on the node of an incident's part: its exporter reports its jobs, and none; or others
-/// report theirs, and its GPUs have done nothing for as long as is remembered, or did nothing when it fell silent.
-fn is_idle(incident: &Incident, history: &History, jobs: &Jobs) -> bool {
+/// report theirs or compute, and its GPUs did nothing lately, or when it fell silent.
+fn is_idle(incident: &Incident, history: &History, jobs: &Jobs, now: Timestamp) -> bool {
     let Some(node) = incident.root.node() else {
         return false;
     };
@@ -330,16 +334,23 @@ fn is_idle(incident: &Incident, history: &History, jobs: &Jobs) -> bool {
         return false;
     };
     let tells = said.series(&WORKLOAD_DEVICES).next().is_some();
-    let are_known = tells || (jobs.iter().next().is_some() && does_nothing(said));
+    let others_work = || {
+        jobs.iter().next().is_some() || history.fresh_nodes(now).any(|(_, one)| any_is_busy(one))
+    };
+    let are_known = tells || (does_nothing(said) && others_work());
     are_known && !jobs.iter().any(|job| job.nodes.contains_key(node))
 }
 
-/// Whether a node has GPUs that are all known to be unused.
+/// Whether a node has GPUs that were all unused for the last [`IDLE_SECONDS`] that it reported.
 fn does_nothing(node: &NodeHistory) -> bool {
     let mut gpus = node.series(&GPU_UTILIZATION).peekable();
-    let unused = |share: f64| share < MOST_UNUSED;
-    gpus.peek().is_some()
-        && gpus.all(|(_, window)| window.value().is_some_and(unused) && window.values().all(unused))
+    let is_unused = |window: Window<'_>| {
+        let newest = window.latest().map(|(newest, _)| newest);
+        let mut unused = window.told().take_while(|(_, share)| *share < MOST_UNUSED);
+        let is_old = |at| newest.is_some_and(|newest| newest.seconds_since(at) >= IDLE_SECONDS);
+        unused.any(|(at, _)| is_old(at))
+    };
+    gpus.peek().is_some() && gpus.all(|(_, window)| is_unused(window))
 }
 
 #[cfg(test)]

@@ -158,6 +158,30 @@ fn what_is_not_known_takes_no_page_away_and_a_node_that_is_known_to_be_idle_page
 }
 
 #[test]
+fn without_known_jobs_a_node_that_did_nothing_while_others_compute_is_idle() {
+    let mut history = History::default();
+    let node = |name: &str| -> NodeName { name.parse().expect("a name") };
+    let gpus = |share: f64| format!("railscope_gpu_utilization_ratio{{gpu=\"0\"}} {share}\n");
+    let idle = incident(&PORT_DOWN, "link/n6:mlx5_0/1");
+    let busy = incident(&PORT_DOWN, "link/n7:mlx5_0/1");
+    let idle_at = |incident: &Incident, history: &History, seconds| {
+        is_idle(incident, history, &Jobs::default(), at(seconds))
+    };
+    for seconds in (0..=60).step_by(10) {
+        history
+            .node_mut(&node("n7"))
+            .ingest(&gpus(0.9), at(seconds));
+        history
+            .node_mut(&node("n6"))
+            .ingest(&gpus(0.0), at(seconds));
+        assert_eq!(idle_at(&idle, &history, seconds), seconds == 60);
+    }
+    assert!(!idle_at(&busy, &history, 60));
+    // All may be about to begin: what n7 did is long ago.
+    assert!(!idle_at(&idle, &history, 600));
+}
+
+#[test]
 fn a_cable_between_switches_pages_once_a_job_that_is_routed_over_it_is_held_up() {
     let uplink = "link/leaf-1:33";
     check(10, 1.0, &UPLINK_DOWN, uplink, &[TICKET]);
