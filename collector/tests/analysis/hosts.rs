@@ -1,6 +1,8 @@
 //! What is wrong with a host as a whole: its settings, and what its processes wait for.
 
-use super::{Fault, check, incidents, of_gpus, run, with};
+use std::collections::BTreeSet;
+
+use super::{Fault, check, ever, incidents, of_gpus, run, with};
 
 #[test]
 fn a_host_whose_nics_all_have_another_mtu_is_one_incident() {
@@ -29,7 +31,7 @@ fn pressure(resource: &'static str, share: fn(usize) -> f64) -> Box<Fault> {
 }
 
 /// The job of a node: `large` on six, `small` on the two others.
-fn in_jobs(fault: Box<Fault>) -> Box<Fault> {
+pub(crate) fn in_jobs(fault: Box<Fault>) -> Box<Fault> {
     Box::new(move |node, seconds, page: String| {
         let job = if node < 6 { "large" } else { "small" };
         let workload = of_gpus(|gpu| {
@@ -39,6 +41,22 @@ fn in_jobs(fault: Box<Fault>) -> Box<Fault> {
         });
         fault(node, seconds, page) + &workload
     })
+}
+
+#[test]
+fn a_node_that_saves_a_checkpoint_for_its_job_does_not_stall() {
+    let saves = |seconds: f64| {
+        with(move |node, now| {
+            let saved = (now as f64 - 60.0).clamp(0.0, seconds);
+            let waited = if node == 0 { 0.5 * saved } else { 0.0 };
+            format!(
+                "railscope_host_pressure_seconds_total{{resource=\"io\",kind=\"some\"}} {waited}\n"
+            )
+        })
+    };
+    assert_eq!(ever(&saves(25.0)), BTreeSet::new());
+    let stalls = "storage-stall host/n0 gpus=4 [gpu/n0:0 gpu/n0:1 gpu/n0:2 gpu/n0:3]";
+    assert_eq!(ever(&saves(90.0)), BTreeSet::from([stalls.to_owned()]));
 }
 
 #[test]

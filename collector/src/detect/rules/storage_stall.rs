@@ -23,6 +23,9 @@ const STILL_WAIT: f64 = 0.25;
 const ALONE_WINDOW_SECONDS: f64 = 60.0;
 /// Share of it in which some process of such a node must have waited.
 const ALONE_MIN_SHARE: f64 = 0.15;
+/// Equal pieces of the window, in each of which it must have waited for as large a share: a node that saves a checkpoint for
+/// its job waits for half a minute.
+const PIECES: f64 = 3.0;
 /// How many times as long as the middle node it must have waited.
 const ALONE_ABOVE_MEDIAN: f64 = 5.0;
 /// Mean utilization of its busiest GPU meanwhile: a rank that loads a checkpoint does not compute
@@ -78,7 +81,7 @@ impl Detector for StorageStall {
         Explanation {
             check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not.",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES:.0} parts of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
                 100.0 * MIN_SHARE,
                 100.0 * MAJORITY,
                 100.0 * ALONE_MIN_SHARE
@@ -124,6 +127,12 @@ impl Detector for StorageStall {
                 ALONE_WINDOW_SECONDS,
                 "s",
                 "longer than one node takes to write a checkpoint (a choice)",
+            ),
+            Threshold::new(
+                "equal parts of that window, in each of which it waits for that share",
+                PIECES,
+                "parts",
+                "a node that saves a checkpoint for its job waits for half a minute (a choice)",
             ),
             Threshold::new(
                 "above the median node",
@@ -192,7 +201,7 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
     };
     let is_long =
         wait.rise.rate() >= least && wait.rise.amount >= ALONE_MIN_SHARE * ALONE_WINDOW_SECONDS;
-    is_long.then(|| Evidence {
+    (is_long && waits_throughout(view, wait.node)).then(|| Evidence {
         statement: format!(
             "Processes of {} waited for I/O for {:.0} % of the last {:.0} s, those of the median node for {:.1} %.",
             wait.node,
@@ -204,6 +213,26 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
         effect: 0.0,
         ..evidence(wait)
     })
+}
+
+/// Whether some process of a node waited in every piece of the window: one that saves a checkpoint waits for a shorter time.
+fn waits_throughout(view: &View<'_>, node: &NodeName) -> bool {
+    let history = view.history.node(node);
+    let io = history.and_then(|history| history.window(&HOST_PRESSURE, &["io", "some"]));
+    let Some((io, (newest, _))) = io.and_then(|io| Some((io, io.latest()?))) else {
+        return false;
+    };
+    let piece = ALONE_WINDOW_SECONDS / PIECES;
+    let waited = |ago: f64| io.count_at(newest.plus_seconds(-piece * ago));
+    let mut ago = 0.0;
+    while ago < PIECES {
+        let rise = waited(ago).zip(waited(ago + 1.0));
+        if rise.is_none_or(|(end, begin)| end - begin < ALONE_MIN_SHARE * piece) {
+            return false;
+        }
+        ago += 1.0;
+    }
+    true
 }
 
 /// Whether a node has no GPUs, or one of them was busy lately.
