@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use railscope_collector::analyzer::Analyzer;
 
 use super::cluster::{NODES, at, node, page};
+use super::hosts::in_jobs;
 use super::{Fault, check, incidents, of_gpus, set, with};
 
 /// Tensor activity of the GPUs of a node, by GPU, in per cent.
@@ -90,6 +91,28 @@ fn a_gpu_that_needs_longer_at_its_full_clock_is_slow_unless_its_role_or_its_stag
         &active(|node, gpu| f64::from((node + gpu) as u32) * 0.1),
         &[],
     );
+}
+
+#[test]
+fn several_gpus_of_a_job_with_more_tensor_work_have_unequal_work() {
+    let more = |of: &'static [(usize, usize)]| {
+        let percent = move |node, gpu| {
+            if of.contains(&(node, gpu)) {
+                44.0
+            } else {
+                40.0
+            }
+        };
+        in_jobs(with(move |node, _| activity(|gpu| percent(node, gpu))))
+    };
+    check(&more(&[(1, 2)]), &["gpu-slow gpu/n1:2 gpus=24 []"]);
+    check(&more(&[(1, 2), (3, 0)]), &[]);
+    // They are of different jobs.
+    let named = [
+        "gpu-slow gpu/n1:2 gpus=24 []",
+        "gpu-slow gpu/n7:0 gpus=8 []",
+    ];
+    check(&more(&[(1, 2), (7, 0)]), &named);
 }
 
 /// What an exporter has summed up of a GPU: the time that it has watched, and that with tensor operations.

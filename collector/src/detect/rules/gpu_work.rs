@@ -73,6 +73,11 @@ const MIN_ACTIVE: f64 = 0.05;
 const HELD_SECONDS: f64 = 45.0;
 /// The same in a job or node whose other GPUs were behind for less than this and are not any more.
 const MOVED_SECONDS: f64 = 120.0;
+/// Share of a job's GPUs, at least two, that have had more tensor work for so long, from which its ranks have unequal work, and how
+/// long that is remembered.
+const UNEQUAL_SHARE: f64 = 0.05;
+const UNEQUAL_FOR_SECONDS: f64 = 20.0;
+const UNEQUAL_SECONDS: f64 = 3600.0;
 /// By how much tensor work of a GPU whose SMs are busy for longer may differ from that of the others and be the same work.
 const SAME_WORK: f64 = 0.05;
 /// The same where its SMs differ by [`TIMES_AS_MUCH`]: means of samples that are shorter than a step scatter.
@@ -111,6 +116,15 @@ impl Detector for GpuWork {
         for lane in 0..SUMS.len() {
             found(view, &by_tensor, lane, &mut behind);
         }
+        let in_jobs = behind
+            .iter()
+            .map(|(key, found)| (key, found.worker.gpu.job));
+        self.episodes.note_work(view.now, in_jobs);
+        let is_unequal = |found: &Found<'_>| {
+            let job = found.worker.gpu.job;
+            job.is_some_and(|job| self.episodes.is_unequal(&job.name))
+        };
+        behind.retain(|_, found| !is_unequal(found));
         let by_work: BTreeSet<_> = behind.keys().cloned().collect();
         for lane in 0..=SAMPLED.len() {
             found(view, &by_sm, lane, &mut behind);

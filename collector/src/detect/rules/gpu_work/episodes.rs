@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName};
 
-use super::{HELD_SECONDS, MOVED_SECONDS};
+use super::{HELD_SECONDS, MOVED_SECONDS, UNEQUAL_FOR_SECONDS, UNEQUAL_SECONDS, UNEQUAL_SHARE};
+use crate::jobs::job::{Job, JobName};
 
 /// A GPU.
 pub(super) type Key = (NodeName, GpuIndex);
@@ -34,6 +35,8 @@ pub(super) struct Episodes {
     current: BTreeMap<Key, Episode>,
     /// Ends of short ones by cohort, with the GPU.
     ended: BTreeMap<String, Vec<(Timestamp, Key)>>,
+    /// Jobs of which several GPUs had more tensor work than the others at once, and when that was last so.
+    unequal: BTreeMap<JobName, Timestamp>,
 }
 
 impl Episodes {
@@ -73,6 +76,33 @@ impl Episodes {
             ends.retain(|(at, _)| now.seconds_since(*at) <= MOVED_SECONDS);
             !ends.is_empty()
         });
+    }
+
+    /// Notes the jobs of which several of these GPUs, which have more tensor work than the others, have had it for a while.
+    pub(super) fn note_work<'a>(
+        &mut self,
+        now: Timestamp,
+        behind: impl Iterator<Item = (&'a Key, Option<&'a Job>)>,
+    ) {
+        let mut by_job: BTreeMap<&JobName, (usize, usize)> = BTreeMap::new();
+        for (key, job) in behind {
+            let lasts = |episode: &Episode| episode.seconds() >= UNEQUAL_FOR_SECONDS;
+            if let Some(job) = job.filter(|_| self.current.get(key).is_some_and(lasts)) {
+                by_job.entry(&job.name).or_insert((0, job.gpus())).0 += 1;
+            }
+        }
+        for (job, (gpus, all)) in by_job {
+            if gpus > 1 && gpus as f64 >= UNEQUAL_SHARE * all as f64 {
+                self.unequal.insert(job.clone(), now);
+            }
+        }
+        self.unequal
+            .retain(|_, last| now.seconds_since(*last) <= UNEQUAL_SECONDS);
+    }
+
+    /// Whether the GPUs of a job do unequal work.
+    pub(super) fn is_unequal(&self, job: &JobName) -> bool {
+        self.unequal.contains_key(job)
     }
 
     /// Whether a GPU has been behind for so long that uneven work would have moved on to another GPU.

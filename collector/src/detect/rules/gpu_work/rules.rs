@@ -3,7 +3,8 @@
 use super::{
     ABOVE_SPREAD, ABOVE_SPREAD_OF_ALL, HELD_SECONDS, LOOSELY_SAME_WORK, MEANS, MIN_ACTIVE, MIN_ALL,
     MIN_SECONDS, MIN_SEEN, MOVED_SECONDS, PIECE_SECONDS, READ_APART, SAME_WORK, SAMPLED, SAMPLES,
-    STANDARD, SUMS, TIMES_AS_MUCH, WIDEST_SPREAD,
+    STANDARD, SUMS, TIMES_AS_MUCH, UNEQUAL_FOR_SECONDS, UNEQUAL_SECONDS, UNEQUAL_SHARE,
+    WIDEST_SPREAD,
 };
 use crate::classes::GPU_SLOW;
 use crate::detect::peers;
@@ -18,11 +19,13 @@ pub(super) fn threshold() -> String {
     let samples = SAMPLED
         .map(|(excess, samples)| format!("{:.0} % in each of {samples} samples", 100.0 * excess));
     format!(
-        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s, or {:.0} % in the mean activity of the SMs over {:.0} s; and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs and {ABOVE_SPREAD_OF_ALL} of those among the GPUs of its job; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less",
+        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s, or {:.0} % in the mean activity of the SMs over {:.0} s; and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs and {ABOVE_SPREAD_OF_ALL} of those among the GPUs of its job; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less; not by tensor cores where {:.0} % of its job's GPUs, at least two, were behind at once in the last {:.0} minutes",
         sums.join(" or "),
         samples.join(" or "),
         100.0 * MEANS.0,
-        MEANS.1
+        MEANS.1,
+        100.0 * UNEQUAL_SHARE,
+        UNEQUAL_SECONDS / 60.0
     )
 }
 
@@ -72,7 +75,7 @@ pub(super) fn rules() -> Vec<Rule> {
     vec![Rule::new(&GPU_SLOW, thresholds)]
 }
 
-fn of_time() -> [Threshold; 5] {
+fn of_time() -> [Threshold; 8] {
     [
         Threshold::new(
             "time for which a GPU must have been behind",
@@ -85,6 +88,24 @@ fn of_time() -> [Threshold; 5] {
             MOVED_SECONDS,
             "s",
             "in such a job the work moves (a choice)",
+        ),
+        Threshold::new(
+            "share of a job's GPUs, at least two, that have more tensor work at once, from which its ranks have unequal work",
+            UNEQUAL_SHARE,
+            "ratio",
+            "experts of different load; faults are rarer (a choice)",
+        ),
+        Threshold::new(
+            "time for which they must have had it",
+            UNEQUAL_FOR_SECONDS,
+            "s",
+            "longer than a change of phase (a choice)",
+        ),
+        Threshold::new(
+            "time for which unequal work of a job is remembered",
+            UNEQUAL_SECONDS,
+            "s",
+            "its ranks have it by design (a choice)",
         ),
         Threshold::new(
             "largest difference in tensor work from the median, for a GPU whose SMs are active for longer",
