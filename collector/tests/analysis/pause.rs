@@ -1,7 +1,9 @@
 //! NICs that pause their switch, as exporters show them that know less than Railscope's own.
 
+use std::collections::BTreeSet;
+
 use super::health::pause_of_one;
-use super::{Fault, check, incidents, of_gpus, run, with};
+use super::{Fault, check, ever, incidents, of_gpus, run, with};
 
 /// Pause that interface `eth1` of node 5 sends: seconds of pause by seconds since the start.
 fn pauses(paused: fn(f64) -> f64) -> Box<Fault> {
@@ -46,6 +48,34 @@ fn a_slow_nic_is_named_by_its_pcie_link_whether_or_not_its_width_is_seen() {
     let paused = || with_addresses(pauses(|seconds| 0.3 * seconds));
     check(&paused(), &[slow]);
     check(&without_widths(paused()), &[slow]);
+}
+
+/// Pause of 5 % of the time that interface `eth1` of node 5 sends, another share from the hundredth second on, and the bytes that all
+/// NICs receive.
+fn more_pause(share: f64) -> Box<Fault> {
+    with(move |node, seconds| {
+        let at = seconds as f64;
+        of_gpus(|rail| {
+            let is_it = (node, rail) == (5, 1);
+            let paused = 0.05 * at.min(100.0) + share * (at - 100.0).max(0.0);
+            let paused = if is_it { paused } else { 0.0 };
+            format!(
+                "railscope_nic_info{{netdev=\"eth{rail}\",pci=\"0000:{:02x}:00.0\",device=\"mlx5_{rail}\",driver=\"mlx5_core\",numa_node=\"\"}} 1\n\
+                 railscope_nic_pfc_pause_seconds_total{{netdev=\"eth{rail}\",priority=\"3\",direction=\"transmit\"}} {paused}\n\
+                 railscope_rdma_port_receive_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {}\n",
+                0x10 + rail,
+                1e10 * at
+            )
+        })
+    })
+}
+
+#[test]
+fn pause_that_a_nic_always_sends_is_no_fault_and_much_more_of_it_is() {
+    assert_eq!(ever(&more_pause(0.05)), BTreeSet::new());
+    assert_eq!(ever(&more_pause(0.09)), BTreeSet::new());
+    let slow = String::from("slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]");
+    assert_eq!(ever(&more_pause(0.3)), BTreeSet::from([slow]));
 }
 
 /// Seconds in which PCIe took too little of what interface `eth1` of these nodes received, by seconds since the start.

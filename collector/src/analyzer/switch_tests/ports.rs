@@ -11,7 +11,9 @@ use super::{Lab, at, leaves};
 use crate::classes::UPLINK_DOWN;
 use crate::detect::detector::Evidence;
 use crate::detect::detector::Explanation;
-use crate::detect::rules::{degraded_link, error_counters, pause_circle, switch_ports};
+use crate::detect::rules::{
+    degraded_link, error_counters, pause_circle, slow_receiver, switch_ports,
+};
 use crate::diagnose::incident::{Finding, describe, group};
 use crate::stages::LeftOut;
 
@@ -139,6 +141,36 @@ fn a_port_that_pauses_a_switch_without_end_and_is_behind_no_pause_is_stuck() {
             .said_by(pause_circle::build)
             .is_empty()
     );
+}
+
+#[test]
+fn a_nic_that_pauses_its_switch_is_named_by_the_counter_of_the_switch() {
+    // Before, and in the last 40 of 110 seconds.
+    let told = |before: [f64; 4], then: [f64; 4]| {
+        let mut lab = leaves();
+        for host in 0..4_u16 {
+            lab.host(&format!("n{host}"), ("b", 10 + host));
+        }
+        for reading in 0..11 {
+            let shares = if reading < 7 { before } else { then };
+            for (port, share) in ["10", "11", "12", "13"].into_iter().zip(shares) {
+                let labels = [port, "3", "receive"];
+                lab.add("b", &SWITCH_PORT_PFC_PAUSE_SECONDS, &labels, 10.0 * share);
+                lab.add("b", &SWITCH_PORT_TRANSMIT_BYTES, &[port], 2e11);
+            }
+            lab.read();
+        }
+        lab.said_by(slow_receiver::build)
+    };
+    let none = [0.0; 4];
+    let slow = ["slow-receiver nic/n0:mlx5_0"];
+    assert_eq!(told(none, [0.3, 0.0, 0.005, 0.0]), slow);
+    assert_eq!(told([0.02, 0.0, 0.0, 0.0], [0.1, 0.0, 0.0, 0.0]), slow);
+    let storm = told(none, [0.0, 0.95, 0.0, 0.0]);
+    assert_eq!(storm, ["pfc-storm nic/n1:mlx5_0"]);
+    assert!(told(none, [0.3, 0.2, 0.2, 0.2]).is_empty(), "all do");
+    let always = [0.05, 0.0, 0.0, 0.0];
+    assert!(told(always, always).is_empty(), "it always does so");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod credits;
 mod own_past;
+mod paused_ports;
 mod pauses;
 mod slots;
 mod stalls;
@@ -18,7 +19,8 @@ use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice};
 use railscope_model::metric::{Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS};
 
 use credits::Credits;
-use pauses::{NOTHING, OF_IDLE, SETTLED_SECONDS, has_settled, is_pausing, pause_of, paused_words};
+use own_past::{HoldsBack, NEW, OwnPast};
+use pauses::{NOTHING, OF_IDLE, Pausing, SETTLED_SECONDS, is_pausing, pause_of, paused_words};
 use slots::of_slot;
 use stalls::stalled;
 
@@ -81,12 +83,18 @@ const SPAN_SECONDS: f64 = 4.5;
 
 struct SlowReceiver {
     credits: Credits,
+    /// Ethernet, by counters of NICs.
+    past_by_nic: OwnPast,
+    /// Ethernet, by counters of switches.
+    past_by_switch: OwnPast,
 }
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
     Box::new(SlowReceiver {
         credits: Credits::new(),
+        past_by_nic: OwnPast::default(),
+        past_by_switch: OwnPast::default(),
     })
 }
 
@@ -114,7 +122,12 @@ impl Detector for SlowReceiver {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut by_node: BTreeMap<&NodeName, Vec<Holds<'_>>> = BTreeMap::new();
         self.credits.refresh(view);
-        let sources = [in_pause(view), self.credits.lacking(view), stalled(view)];
+        let sources = [
+            in_pause(view, &mut self.past_by_nic),
+            paused_ports::pausing(view, &mut self.past_by_switch),
+            self.credits.lacking(view),
+            stalled(view),
+        ];
         for holds in sources.into_iter().flatten() {
             let of_node = by_node.entry(holds.node).or_default();
             // The switch's counter and the NIC's own may show the same.
@@ -155,7 +168,7 @@ impl Detector for SlowReceiver {
                 "A NIC back-pressures its switch: the switch port connected to it has data but no credits, the NIC sends pause, or its PCIe link stalls."
             },
             threshold: format!(
-                "{ABOVE_PEERS} times the median port (InfiniBand: also of the ports of the NIC's job, and for each byte of the ports that send {:.0} % of its bytes), and {:.0} % of the time in pause, {MIN_TICKS} wait ticks per second or {:.0} % of the seconds with a stalled PCIe link, over {WINDOW_SECONDS:.0} s, in which an InfiniBand NIC never receives more than {:.0} % of its port's speed, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s, or from {:.0} % if the NIC receives less than {:.0} % of its port's speed, it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
+                "{ABOVE_PEERS} times the median port (InfiniBand: also of the ports of the NIC's job, and for each byte of the ports that send {:.0} % of its bytes), and {:.0} % of the time in pause, {MIN_TICKS} wait ticks per second or {:.0} % of the seconds with a stalled PCIe link, over {WINDOW_SECONDS:.0} s, and {NEW} times the port's own past for each byte, in which an InfiniBand NIC never receives more than {:.0} % of its port's speed, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s, or from {:.0} % if the NIC receives less than {:.0} % of its port's speed, it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
                 100.0 * BUSY,
                 100.0 * MIN_PAUSE,
                 100.0 * MIN_STALLED,
@@ -300,7 +313,8 @@ fn numbers_of_jobs() -> Vec<Threshold> {
 }
 
 /// Ethernet: NICs that send pause.
-fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
+fn in_pause<'a>(view: &View<'a>, past: &mut OwnPast) -> Vec<Holds<'a>> {
+    past.forget(view.now);
     let mut nodes = view.history.fresh_nodes(view.now);
     let pauses = |series| is_pausing(view, series);
     let moving = |(_, history): (_, &'a NodeHistory)| {
@@ -340,17 +354,19 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
         let stormy = storms
             .and_then(|window| window.newest_increase(WINDOW_SECONDS))
             .is_some_and(|rise| rise.amount > 0.0);
-        let lately = window
-            .newest_increase(STORM_SECONDS)
-            .map_or(0.0, Increase::rate);
-        let storm = lately > STORM || (stormy && lately.max(share) > STORM / 2.0);
-        // Pause that began just now may become a storm, and pause that has ended may be what a storm left.
-        let is_slow = has_settled(window) && lately > MIN_PAUSE;
-        let storm = storm || is_slow && pauses::takes_nothing(history, &device, lately);
-        if !(storm || is_slow) {
+        let pausing = Pausing {
+            holds_back: HoldsBack {
+                rate: share,
+                counter: window,
+                bytes: pauses::received(history, &device),
+            },
+            receives_nothing: pauses::receives_nothing(history, &device),
+            is_stormy: stormy,
+        };
+        let nic = Part::Nic(node.clone(), device.clone());
+        let Some((storm, share)) = pausing.judge((&nic, priority), past, view.now) else {
             continue;
-        }
-        let share = if storm { lately.max(share) } else { share };
+        };
         holds.push(Holds {
             node,
             words: format!(

@@ -12,7 +12,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
-use super::own_past::OwnPast;
+use super::own_past::{HoldsBack, OwnPast, WAIT_WITHOUT_PAST};
 use super::{
     ABOVE_PEERS, BUSY, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE, MOST_TICKS,
     NO_TRAFFIC, SAMPLE, SPAN_SECONDS, WINDOW_SECONDS,
@@ -201,7 +201,16 @@ impl Credits {
             !receives_most(own) || !before.zip(own.sent()).is_none_or(more)
         };
         past.forget(view.now);
-        let mut is_new = |own: &&&Waits<'_>| past.is_new(own.nic(view), own, usual, view.now);
+        let without_past = WAIT_WITHOUT_PAST * usual;
+        let mut is_new = |own: &&&Waits<'_>| {
+            own.bytes.is_none()
+                || past.is_new(
+                    (own.nic(view), ""),
+                    own.holds_back(),
+                    without_past,
+                    view.now,
+                )
+        };
         let slow = waiting.iter().filter(is_slow).filter(|own| is_new(own));
         slow.filter_map(|own| before.holds(view, own, usual))
             .collect()
@@ -212,10 +221,10 @@ impl Credits {
 pub(super) struct Waits<'a> {
     port: &'a (PartId, usize, u16),
     /// What it waits, ticks a second.
-    pub(super) ticks: f64,
-    pub(super) wait: Window<'a>,
+    ticks: f64,
+    wait: Window<'a>,
     /// Bytes that it sends.
-    pub(super) bytes: Option<Window<'a>>,
+    bytes: Option<Window<'a>>,
 }
 
 impl Waits<'_> {
@@ -223,9 +232,17 @@ impl Waits<'_> {
         &view.fabric.vertex(self.port.0).part
     }
 
+    fn holds_back(&self) -> HoldsBack<'_> {
+        HoldsBack {
+            rate: self.ticks,
+            counter: self.wait,
+            bytes: self.bytes,
+        }
+    }
+
     /// What it sends, bytes a second.
-    pub(super) fn sent(&self) -> Option<f64> {
-        Some(self.bytes?.newest_increase(WINDOW_SECONDS)?.rate())
+    fn sent(&self) -> Option<f64> {
+        self.holds_back().sent()
     }
 
     /// What it sent in as much time before it began to wait, bytes a second.

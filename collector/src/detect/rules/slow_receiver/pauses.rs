@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use railscope_model::identity::RdmaDevice;
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::{Part, RdmaDevice};
 use railscope_model::metric::{
     Metric, NIC_PAUSE_SECONDS, NIC_PFC_PAUSE_SECONDS, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED,
 };
 use railscope_model::reading::Labels;
 
-use super::{MIN_PAUSE, WINDOW_SECONDS};
+use super::own_past::{HoldsBack, OwnPast, PAUSE_WITHOUT_PAST};
+use super::{MIN_PAUSE, STORM, STORM_SECONDS, WINDOW_SECONDS};
 use crate::detect::detector::View;
 use crate::detect::registry::Threshold;
 use crate::stages::Step;
@@ -105,8 +107,42 @@ pub(super) fn is_pausing(view: &View<'_>, (labels, window): (&Labels, Window<'_>
     (sends || view.left_out.has(Step::PauseWalk)) && share().is_some_and(|share| share > MIN_PAUSE)
 }
 
+/// A NIC that sends more pause than others.
+pub(super) struct Pausing<'a> {
+    pub(super) holds_back: HoldsBack<'a>,
+    /// Whether it receives so little that it cannot be too slow for it.
+    pub(super) receives_nothing: bool,
+    /// Whether its driver has counted a pause storm.
+    pub(super) is_stormy: bool,
+}
+
+impl Pausing<'_> {
+    /// Of a NIC and priority, whether it is a storm, and the share of the time in pause; none if it is neither a storm nor a slow receiver.
+    pub(super) fn judge(
+        &self,
+        lane: (&Part, &str),
+        past: &mut OwnPast,
+        now: Timestamp,
+    ) -> Option<(bool, f64)> {
+        let HoldsBack { rate, counter, .. } = self.holds_back;
+        let lately = counter.newest_increase(STORM_SECONDS);
+        let lately = lately.map_or(0.0, Increase::rate);
+        let most = lately.max(rate);
+        // Pause that began just now may become a storm, and pause that has ended may be what a storm left.
+        let has_lasted = has_settled(counter) && lately > MIN_PAUSE;
+        let is_storm = lately > STORM
+            || (self.is_stormy && most > STORM / 2.0)
+            || (has_lasted && self.receives_nothing && lately >= OF_IDLE);
+        if is_storm {
+            return Some((true, most));
+        }
+        let is_slow = has_lasted && past.is_new(lane, self.holds_back, PAUSE_WITHOUT_PAST, now);
+        is_slow.then_some((false, rate))
+    }
+}
+
 /// Whether a counter of pause rose before it could still be the beginning of a storm.
-pub(super) fn has_settled(window: Window<'_>) -> bool {
+fn has_settled(window: Window<'_>) -> bool {
     let late = window.newest_increase(SETTLED_SECONDS);
     // Where scrapes are slow, the newest step says nothing of what was before.
     let all = late.and_then(|late| window.increase(WINDOW_SECONDS.max(STEPS * late.seconds)));
@@ -117,20 +153,34 @@ pub(super) fn has_settled(window: Window<'_>) -> bool {
     earlier.is_some_and(|earlier| earlier.seconds > 0.0 && earlier.rate() > MIN_PAUSE)
 }
 
-/// Whether a NIC that is in pause for this share of the time receives so little by RDMA that it cannot be too slow for it: its receive
-/// pipe is stuck, or a driver or firmware sends pause for nothing.
-pub(super) fn takes_nothing(history: &NodeHistory, device: &RdmaDevice, paused: f64) -> bool {
-    let of_device = |metric: &'static Metric| {
-        let series = history.series(metric);
-        let own = |labels: &Labels| labels.values().next() == Some(device.as_str());
-        series.filter(move |(labels, _)| own(labels))
-    };
+/// Bytes that a NIC receives by RDMA; none of one with several ports.
+pub(super) fn received<'a>(history: &'a NodeHistory, device: &RdmaDevice) -> Option<Window<'a>> {
+    let mut ports = of_device(history, device, &RDMA_PORT_RECEIVE_BYTES);
+    let only = ports.next();
+    only.filter(|_| ports.next().is_none())
+}
+
+/// The series of a metric that a NIC has.
+fn of_device<'a>(
+    history: &'a NodeHistory,
+    device: &RdmaDevice,
+    metric: &'static Metric,
+) -> impl Iterator<Item = Window<'a>> {
+    let is_its = |labels: &Labels| labels.values().next() == Some(device.as_str());
+    let series = history.series(metric);
+    series.filter_map(move |(labels, window)| is_its(labels).then_some(window))
+}
+
+/// Whether a NIC receives so little by RDMA that it cannot be too slow for it: if it pauses, its receive pipe is stuck, or a driver
+/// or firmware sends pause for nothing.
+pub(super) fn receives_nothing(history: &NodeHistory, device: &RdmaDevice) -> bool {
+    let of_device = |metric| of_device(history, device, metric);
     let mut received = of_device(&RDMA_PORT_RECEIVE_BYTES)
-        .map(|(_, bytes)| bytes.increase(WINDOW_SECONDS).map(Increase::rate))
+        .map(|bytes| bytes.increase(WINDOW_SECONDS).map(Increase::rate))
         .peekable();
     let is_counted = received.peek().is_some();
     let received = received.sum::<Option<f64>>().filter(|_| is_counted);
-    let speed = of_device(&RDMA_PORT_SPEED).filter_map(|(_, speed)| speed.value());
+    let speed = of_device(&RDMA_PORT_SPEED).filter_map(|speed| speed.value());
     let known = received.zip(speed.reduce(f64::max));
-    paused >= OF_IDLE && known.is_some_and(|(bytes, speed)| bytes < NOTHING * speed)
+    known.is_some_and(|(bytes, speed)| bytes < NOTHING * speed)
 }

@@ -1,0 +1,131 @@
+//! Ethernet: NICs that pause the switch port before them, by the switch's own counter.
+
+use std::collections::HashMap;
+
+use railscope_model::fabric::{Equipment, LinkKind, PartId};
+use railscope_model::identity::{Part, PortName, SwitchName};
+use railscope_model::metric::{
+    SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
+};
+
+use super::own_past::{HoldsBack, OwnPast};
+use super::pauses::{NOTHING, Pausing};
+use super::{ABOVE_PEERS, Holds, MIN_PAUSE, WINDOW_SECONDS};
+use crate::detect::detector::View;
+use crate::detect::peers::{MIN_PEERS, median};
+use crate::store::{Increase, NodeHistory, Window};
+
+/// A switch port before a NIC, on one priority.
+struct Port<'a> {
+    history: &'a NodeHistory,
+    switch: &'a SwitchName,
+    nic: PartId,
+    /// Its name and the priority.
+    labels: [&'a str; 2],
+    window: Window<'a>,
+    /// Share of the time for which it was paused.
+    share: f64,
+}
+
+/// NICs that pause their switch ports.
+pub(super) fn pausing<'a>(view: &View<'a>, past: &mut OwnPast) -> Vec<Holds<'a>> {
+    past.forget(view.now);
+    let mut switches = view.history.fresh_switches(view.now);
+    let is_paused = |(_, history): (_, &'a NodeHistory)| {
+        let mut moving = history.moving(&SWITCH_PORT_PFC_PAUSE_SECONDS);
+        moving.any(|(_, window)| share(window).is_some_and(|share| share > MIN_PAUSE))
+    };
+    if !switches.any(is_paused) {
+        return Vec::new();
+    }
+    let switches = view.history.fresh_switches(view.now);
+    let ports = switches.filter_map(|(switch, history)| ports(view, switch, history));
+    let ports: Vec<_> = ports.flatten().collect();
+    let usual = median(ports.iter().map(|port| port.share)).unwrap_or(0.0);
+    let is_far = |port: &&Port<'_>| port.share > MIN_PAUSE && port.share > ABOVE_PEERS * usual;
+    let far = ports.iter().filter(is_far);
+    far.filter(|_| ports.len() >= MIN_PEERS)
+        .filter_map(|port| holds(view, port, usual, past))
+        .collect()
+}
+
+fn share(window: Window<'_>) -> Option<f64> {
+    window.newest_increase(WINDOW_SECONDS).map(Increase::rate)
+}
+
+/// The ports of a switch before NICs, by priority, with how long they were paused.
+fn ports<'a>(
+    view: &View<'a>,
+    switch: &'a SwitchName,
+    history: &'a NodeHistory,
+) -> Option<Vec<Port<'a>>> {
+    let part = view.fabric.find(&Part::Switch(switch.clone()))?;
+    let cables = view.fabric.neighbours(part);
+    let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
+    let nics: HashMap<u16, PartId> = cables
+        .filter(|near| matches!(view.fabric.vertex(near.peer).part, Part::Nic(..)))
+        .map(|near| (near.port, near.peer))
+        .collect();
+    let series = history.series(&SWITCH_PORT_PFC_PAUSE_SECONDS);
+    let ports = series.filter_map(|(labels, window)| {
+        let mut labels = labels.values();
+        let (name, priority) = (labels.next()?, labels.next()?);
+        if labels.next() != Some("receive") {
+            return None;
+        }
+        let port = view
+            .fabric
+            .find_port(part, &name.parse::<PortName>().ok()?)?;
+        Some(Port {
+            history,
+            switch,
+            nic: *nics.get(&port)?,
+            labels: [name, priority],
+            window,
+            share: share(window)?,
+        })
+    });
+    Some(ports.collect())
+}
+
+fn holds<'a>(
+    view: &View<'a>,
+    port: &Port<'a>,
+    usual: f64,
+    past: &mut OwnPast,
+) -> Option<Holds<'a>> {
+    let vertex = view.fabric.vertex(port.nic);
+    let (Part::Nic(node, device), Equipment::Nic { pci, .. }) = (&vertex.part, &vertex.equipment)
+    else {
+        return None;
+    };
+    let [name, priority] = port.labels;
+    let bytes = port.history.window(&SWITCH_PORT_TRANSMIT_BYTES, &[name]);
+    let speed = port.history.value(&SWITCH_PORT_SPEED, &[name]);
+    let carried = bytes.and_then(share).zip(speed);
+    let pausing = Pausing {
+        holds_back: HoldsBack {
+            rate: port.share,
+            counter: port.window,
+            bytes,
+        },
+        receives_nothing: carried.is_some_and(|(bytes, speed)| bytes < NOTHING * speed),
+        is_stormy: false,
+    };
+    let (storm, share) = pausing.judge((&vertex.part, priority), past, view.now)?;
+    Some(Holds {
+        node,
+        words: format!(
+            "Port {name} of {} is paused by {device} of {node} {:.0} % of the time on priority {priority}; the median port before a NIC is paused {:.1} %",
+            port.switch,
+            100.0 * share,
+            100.0 * usual
+        ),
+        device: device.clone(),
+        pci: *pci,
+        signal: &SWITCH_PORT_PFC_PAUSE_SECONDS,
+        share: Some(share.min(1.0)),
+        ticks: 0.0,
+        storm,
+    })
+}
