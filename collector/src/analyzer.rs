@@ -40,9 +40,9 @@ use crate::fabric::{
     LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, understand,
 };
 use crate::jobs::collective_times::CollectiveTimes;
-use crate::jobs::job::JobTable;
+use crate::jobs::job::{JobTable, Jobs};
 use crate::jobs::step_tails::StepTails;
-use crate::jobs::straggler::{Operation, Stuck, Waits};
+use crate::jobs::straggler::{Operation, Stuck, Waiting, Waits};
 use crate::store::{History, NodeHistory};
 
 /// How long a stalled job that dumps reported is shown: long enough for an operator to look.
@@ -252,6 +252,13 @@ impl Analyzer {
         }
     }
 
+    /// The jobs, and who each of them waits for.
+    fn refresh_jobs(&mut self, now: Timestamp) -> (Arc<Jobs>, Arc<Vec<Waiting>>) {
+        let jobs = self.jobs.refresh(&self.history, now);
+        let waiting = Arc::new(self.waits.tick(&self.history, &jobs, now));
+        (jobs, waiting)
+    }
+
     /// Runs one analysis cycle.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
         let observation = self.observer.observe(&self.history, now);
@@ -262,8 +269,7 @@ impl Analyzer {
         self.forget_unspoken(now);
         self.name_readings(now);
         self.gpus.refresh(&self.history, now);
-        let jobs = self.jobs.refresh(&self.history, now);
-        let waiting = Arc::new(self.waits.tick(&self.history, &jobs, now));
+        let (jobs, waiting) = self.refresh_jobs(now);
         self.stuck
             .retain(|_, (_, at)| now.seconds_since(*at) <= STUCK_KEPT_SECONDS);
         let view = View {

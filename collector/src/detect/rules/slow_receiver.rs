@@ -8,6 +8,7 @@ mod credits;
 mod own_past;
 mod paused_ports;
 mod pauses;
+mod pausing_nics;
 mod slots;
 mod stalls;
 mod whole_nodes;
@@ -16,26 +17,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Equipment, LinkKind, PartId};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice};
-use railscope_model::metric::{Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS};
+use railscope_model::metric::Metric;
 
 use credits::Credits;
-use own_past::{HoldsBack, NEW, OwnPast};
-use pauses::{NOTHING, OF_IDLE, Pausing, SETTLED_SECONDS, is_pausing, pause_of, paused_words};
+use own_past::{NEW, OwnPast};
+use pauses::{NOTHING, OF_IDLE, SETTLED_SECONDS};
 use slots::of_slot;
 use stalls::stalled;
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
-use crate::detect::netdev::{self, fabric_nic_of};
 use crate::detect::pause_graph::PauseGraph;
-use crate::detect::peers::{self, MAJORITY, MIN_PEERS, median};
+use crate::detect::peers::{self, MAJORITY, MIN_PEERS};
 use crate::detect::registry::{Rule, SHARE_IN_PAUSE, Threshold};
 use crate::stages::Step;
-use crate::store::{Increase, NodeHistory};
 
-/// Both end with the direction.
-const PAUSE: [&Metric; 2] = [&NIC_PFC_PAUSE_SECONDS, &NIC_PAUSE_SECONDS];
 /// The window over which holding back is counted: three sweeps at 10 s.
 const WINDOW_SECONDS: f64 = 30.0;
 /// What every port does is the load: a port must stand out by this factor.
@@ -123,7 +120,7 @@ impl Detector for SlowReceiver {
         let mut by_node: BTreeMap<&NodeName, Vec<Holds<'_>>> = BTreeMap::new();
         self.credits.refresh(view);
         let sources = [
-            in_pause(view, &mut self.past_by_nic),
+            pausing_nics::pausing(view, &mut self.past_by_nic),
             paused_ports::pausing(view, &mut self.past_by_switch),
             self.credits.lacking(view),
             stalled(view),
@@ -310,86 +307,6 @@ fn numbers_of_jobs() -> Vec<Threshold> {
             "in a pipeline these are the nodes next to its ends (a choice)",
         ),
     ]
-}
-
-/// Ethernet: NICs that send pause.
-fn in_pause<'a>(view: &View<'a>, past: &mut OwnPast) -> Vec<Holds<'a>> {
-    past.forget(view.now);
-    let mut nodes = view.history.fresh_nodes(view.now);
-    let pauses = |series| is_pausing(view, series);
-    let moving = |(_, history): (_, &'a NodeHistory)| {
-        let moving = PAUSE.into_iter().flat_map(|metric| history.moving(metric));
-        moving.into_iter().any(pauses)
-    };
-    if !nodes.any(moving) {
-        return Vec::new();
-    }
-    let mut shares = Vec::new();
-    for (node, history) in view.history.fresh_nodes(view.now) {
-        for ([netdev, priority, direction], window) in pause_of(history) {
-            // A port that is paused waits for another receiver.
-            if direction != "transmit" && !view.left_out.has(Step::PauseWalk) {
-                continue;
-            }
-            let share = window.newest_increase(WINDOW_SECONDS).map(Increase::rate);
-            let of = (history, (netdev, direction), priority);
-            shares.extend(share.map(|share| (node, of, window, share)));
-        }
-    }
-    let usual = median(shares.iter().map(|(.., share)| *share)).unwrap_or(0.0);
-    let enough = shares.len() >= MIN_PEERS;
-    let mut holds = Vec::new();
-    for (node, (history, (netdev, direction), priority), window, share) in shares {
-        if !(enough && share > MIN_PAUSE && share > ABOVE_PEERS * usual) {
-            continue;
-        }
-        let Some((pci, device)) = netdev::nic_of(history, netdev) else {
-            continue;
-        };
-        // Ports for storage and management often use global pause.
-        if priority.is_empty() && fabric_nic_of(history, netdev).is_none() {
-            continue;
-        }
-        let storms = history.window(&NIC_PAUSE_STORMS, &[netdev, "warning"]);
-        let stormy = storms
-            .and_then(|window| window.newest_increase(WINDOW_SECONDS))
-            .is_some_and(|rise| rise.amount > 0.0);
-        let pausing = Pausing {
-            holds_back: HoldsBack {
-                rate: share,
-                counter: window,
-                bytes: pauses::received(history, &device),
-            },
-            receives_nothing: pauses::receives_nothing(history, &device),
-            is_stormy: stormy,
-        };
-        let nic = Part::Nic(node.clone(), device.clone());
-        let Some((storm, share)) = pausing.judge((&nic, priority), past, view.now) else {
-            continue;
-        };
-        holds.push(Holds {
-            node,
-            words: format!(
-                "{device} of {node} {}; the median port does so {:.1} %",
-                paused_words(direction, priority, share),
-                100.0 * usual
-            ),
-            device,
-            pci,
-            // The NIC's watchdog has counted a separate event.
-            signal: if storm && stormy {
-                &NIC_PAUSE_STORMS
-            } else if priority.is_empty() {
-                &NIC_PAUSE_SECONDS
-            } else {
-                &NIC_PFC_PAUSE_SECONDS
-            },
-            share: Some(share.min(1.0)),
-            ticks: 0.0,
-            storm,
-        });
-    }
-    holds
 }
 
 /// NICs of a node that a switch is cabled to.
