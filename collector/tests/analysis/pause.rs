@@ -50,8 +50,8 @@ fn a_slow_nic_is_named_by_its_pcie_link_whether_or_not_its_width_is_seen() {
     check(&without_widths(paused()), &[slow]);
 }
 
-/// Pause of 5 % of the time that interface `eth1` of node 5 sends, another share from the hundredth second on, and the bytes that all
-/// NICs receive.
+/// Pause of 5 % of the time that interface `eth1` of node 5 sends, another share from 100 s on, and the bytes that all NICs
+/// receive.
 fn more_pause(share: f64) -> Box<Fault> {
     with(move |node, seconds| {
         let at = seconds as f64;

@@ -174,6 +174,34 @@ fn a_nic_that_pauses_its_switch_is_named_by_the_counter_of_the_switch() {
 }
 
 #[test]
+fn pause_of_one_priority_says_nothing_of_the_past_of_another() {
+    // Of a NIC by priority: before, and in the last 40 of 110 seconds.
+    let told = |shares: [(&str, f64, f64); 2]| {
+        let mut lab = leaves();
+        for host in 0..8_u16 {
+            lab.host(&format!("n{host}"), ("b", 10 + host));
+        }
+        for reading in 0..11 {
+            for port in 10..18 {
+                let port = port.to_string();
+                for (priority, before, then) in shares {
+                    let share = if reading < 7 { before } else { then };
+                    let share = if port == "10" { share } else { 0.0 };
+                    let labels = [&*port, priority, "receive"];
+                    lab.add("b", &SWITCH_PORT_PFC_PAUSE_SECONDS, &labels, 10.0 * share);
+                }
+                lab.add("b", &SWITCH_PORT_TRANSMIT_BYTES, &[&port], 2e11);
+            }
+            lab.read();
+        }
+        lab.said_by(slow_receiver::build)
+    };
+    assert!(told([("0", 0.0, 0.0), ("3", 0.05, 0.05)]).is_empty());
+    let slow = ["slow-receiver nic/n0:mlx5_0"];
+    assert_eq!(told([("0", 0.02, 0.02), ("3", 0.0, 0.05)]), slow);
+}
+
+#[test]
 fn a_port_without_a_known_cable_that_sends_pause_without_end_is_stuck_unless_its_switch_is_paused()
 {
     let told = |of_other: f64, bytes: f64| {

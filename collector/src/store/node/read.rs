@@ -138,7 +138,7 @@ impl NodeHistory {
         self.voices.get(usize::from(voice)).map(|one| &one.speaker)
     }
 
-    /// Where the series of a metric with these label values stands, whether or not it was on the last scrape.
+    /// Place of the series of a metric with these label values, whether or not it was on the last scrape.
     pub(crate) fn place(&self, metric: &'static Metric, labels: &[&str]) -> Option<Place> {
         let column = self.column_place(metric)?;
         let mut rows = self.columns[column].labels();
@@ -169,10 +169,10 @@ impl NodeHistory {
     }
 }
 
-/// Where a series stands in a node's history: good as long as [`NodeHistory::rows_since`] of its metric is the same.
+/// Place of a series in a node's history: valid as long as [`NodeHistory::rows_since`] of its metric is the same.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    /// Where its metric stood; other metrics may have come before it since.
+    /// Place of its metric then; other metrics may have come before it since.
     column: usize,
     row: usize,
 }

@@ -12,7 +12,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
-use super::own_past::{HoldsBack, OwnPast, WAIT_WITHOUT_PAST};
+use super::own_past::{BackPressure, OwnPast, WAIT_WITHOUT_PAST};
 use super::{
     ABOVE_PEERS, BUSY, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE, MOST_TICKS,
     NO_TRAFFIC, SAMPLE, SPAN_SECONDS, WINDOW_SECONDS,
@@ -206,7 +206,7 @@ impl Credits {
             own.bytes.is_none()
                 || past.is_new(
                     (own.nic(view), ""),
-                    own.holds_back(),
+                    own.back_pressure(),
                     without_past,
                     view.now,
                 )
@@ -232,8 +232,8 @@ impl Waits<'_> {
         &view.fabric.vertex(self.port.0).part
     }
 
-    fn holds_back(&self) -> HoldsBack<'_> {
-        HoldsBack {
+    fn back_pressure(&self) -> BackPressure<'_> {
+        BackPressure {
             rate: self.ticks,
             counter: self.wait,
             bytes: self.bytes,
@@ -242,7 +242,7 @@ impl Waits<'_> {
 
     /// What it sends, bytes a second.
     fn sent(&self) -> Option<f64> {
-        self.holds_back().sent()
+        self.back_pressure().sent()
     }
 
     /// What it sent in as much time before it began to wait, bytes a second.

@@ -1,4 +1,4 @@
-//! How much NICs held their switches back before they stood out: some always do so more than others, without a fault.
+//! How much NICs back-pressured their switches before they stood out: some always do so more than others, without a fault.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ const SPAN_SECONDS: f64 = 15.0;
 /// How long the past of a port that stood out is remembered.
 const REMEMBERED_SECONDS: f64 = 3600.0;
 
-/// How much a NIC holds its switch back, and what it receives.
+/// How much a NIC back-pressures its switch, and what it receives.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct HoldsBack<'a> {
+pub(super) struct BackPressure<'a> {
     /// Wait of its switch, or pause that it sends, a second: in ticks or seconds.
     pub(super) rate: f64,
     /// Counter of that wait or pause.
@@ -35,7 +35,7 @@ pub(super) struct HoldsBack<'a> {
     pub(super) bytes: Option<Window<'a>>,
 }
 
-impl HoldsBack<'_> {
+impl BackPressure<'_> {
     /// Bytes a second that the switch sends to it.
     pub(super) fn sent(&self) -> Option<f64> {
         let lately = self.bytes?.newest_increase(WINDOW_SECONDS);
@@ -43,7 +43,7 @@ impl HoldsBack<'_> {
     }
 }
 
-/// Of NICs that stand out, or did, how much they held their switches back for each byte before that, by priority; empty on
+/// Of NICs that stand out, or did, how much they back-pressured their switches for each byte before that, by priority; empty on
 /// InfiniBand.
 #[derive(Debug, Default)]
 pub(super) struct OwnPast(BTreeMap<(Part, String), Past>);
@@ -65,12 +65,12 @@ impl OwnPast {
             .retain(|_, past| now.seconds_since(past.last) <= REMEMBERED_SECONDS);
     }
 
-    /// Whether a NIC holds its switch back more than it did, or, where that is not known because its
-    /// traffic, now or then, is not, at more than this rate.
+    /// Whether a NIC back-pressures its switch more than it did before. If its traffic is not known, now or then: at more than
+    /// this rate.
     pub(super) fn is_new(
         &mut self,
         (nic, priority): (&Part, &str),
-        own: HoldsBack<'_>,
+        own: BackPressure<'_>,
         without_past: f64,
         now: Timestamp,
     ) -> bool {
@@ -105,8 +105,8 @@ impl OwnPast {
     }
 }
 
-/// How much a NIC held its switch back for each byte before it stood out.
-fn before(own: HoldsBack<'_>, now: Timestamp) -> Option<f64> {
+/// How much a NIC back-pressured its switch for each byte before it stood out.
+fn before(own: BackPressure<'_>, now: Timestamp) -> Option<f64> {
     let until = now.plus_seconds(-AGO_SECONDS);
     let rate = |window: Window<'_>| {
         let mut counts = window.counts().filter(|count| count.at <= until);

@@ -8,7 +8,7 @@ use railscope_model::metric::{
     SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
 };
 
-use super::own_past::{HoldsBack, OwnPast};
+use super::own_past::{BackPressure, OwnPast};
 use super::pauses::{NOTHING, Pausing};
 use super::{ABOVE_PEERS, Holds, MIN_PAUSE, WINDOW_SECONDS};
 use crate::detect::detector::View;
@@ -53,7 +53,7 @@ fn share(window: Window<'_>) -> Option<f64> {
     window.newest_increase(WINDOW_SECONDS).map(Increase::rate)
 }
 
-/// The ports of a switch before NICs, by priority, with how long they were paused.
+/// The ports of a switch before NICs, by priority, with how long they were paused; `None` of one without such ports.
 fn ports<'a>(
     view: &View<'a>,
     switch: &'a SwitchName,
@@ -66,6 +66,9 @@ fn ports<'a>(
         .filter(|near| matches!(view.fabric.vertex(near.peer).part, Part::Nic(..)))
         .map(|near| (near.port, near.peer))
         .collect();
+    if nics.is_empty() {
+        return None;
+    }
     let series = history.series(&SWITCH_PORT_PFC_PAUSE_SECONDS);
     let ports = series.filter_map(|(labels, window)| {
         let mut labels = labels.values();
@@ -104,7 +107,7 @@ fn holds<'a>(
     let speed = port.history.value(&SWITCH_PORT_SPEED, &[name]);
     let carried = bytes.and_then(share).zip(speed);
     let pausing = Pausing {
-        holds_back: HoldsBack {
+        back_pressure: BackPressure {
             rate: port.share,
             counter: port.window,
             bytes,
@@ -112,7 +115,7 @@ fn holds<'a>(
         receives_nothing: carried.is_some_and(|(bytes, speed)| bytes < NOTHING * speed),
         is_stormy: false,
     };
-    let (storm, share) = pausing.judge((&vertex.part, priority), past, view.now)?;
+    let (storm, share) = pausing.classify((&vertex.part, priority), past, view.now)?;
     Some(Holds {
         node,
         words: format!(

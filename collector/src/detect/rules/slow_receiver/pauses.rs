@@ -9,7 +9,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
-use super::own_past::{HoldsBack, OwnPast, PAUSE_WITHOUT_PAST};
+use super::own_past::{BackPressure, OwnPast, PAUSE_WITHOUT_PAST};
 use super::{MIN_PAUSE, STORM, STORM_SECONDS, WINDOW_SECONDS};
 use crate::detect::detector::View;
 use crate::detect::registry::Threshold;
@@ -109,7 +109,7 @@ pub(super) fn is_pausing(view: &View<'_>, (labels, window): (&Labels, Window<'_>
 
 /// A NIC that sends more pause than others.
 pub(super) struct Pausing<'a> {
-    pub(super) holds_back: HoldsBack<'a>,
+    pub(super) back_pressure: BackPressure<'a>,
     /// Whether it receives so little that it cannot be too slow for it.
     pub(super) receives_nothing: bool,
     /// Whether its driver has counted a pause storm.
@@ -118,13 +118,13 @@ pub(super) struct Pausing<'a> {
 
 impl Pausing<'_> {
     /// Of a NIC and priority, whether it is a storm, and the share of the time in pause; none if it is neither a storm nor a slow receiver.
-    pub(super) fn judge(
+    pub(super) fn classify(
         &self,
         lane: (&Part, &str),
         past: &mut OwnPast,
         now: Timestamp,
     ) -> Option<(bool, f64)> {
-        let HoldsBack { rate, counter, .. } = self.holds_back;
+        let BackPressure { rate, counter, .. } = self.back_pressure;
         let lately = counter.newest_increase(STORM_SECONDS);
         let lately = lately.map_or(0.0, Increase::rate);
         let most = lately.max(rate);
@@ -136,7 +136,7 @@ impl Pausing<'_> {
         if is_storm {
             return Some((true, most));
         }
-        let is_slow = has_lasted && past.is_new(lane, self.holds_back, PAUSE_WITHOUT_PAST, now);
+        let is_slow = has_lasted && past.is_new(lane, self.back_pressure, PAUSE_WITHOUT_PAST, now);
         is_slow.then_some((false, rate))
     }
 }

@@ -3,7 +3,7 @@
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS};
 
-use super::own_past::{HoldsBack, OwnPast};
+use super::own_past::{BackPressure, OwnPast};
 use super::pauses::{Pausing, is_pausing, pause_of, paused_words, received, receives_nothing};
 use super::{ABOVE_PEERS, Holds, MIN_PAUSE, WINDOW_SECONDS};
 use crate::detect::detector::View;
@@ -94,7 +94,7 @@ fn holds<'a>(
         .and_then(|window| window.newest_increase(WINDOW_SECONDS))
         .is_some_and(|rise| rise.amount > 0.0);
     let pausing = Pausing {
-        holds_back: HoldsBack {
+        back_pressure: BackPressure {
             rate: sender.share,
             counter: sender.window,
             bytes: received(history, &device),
@@ -103,7 +103,7 @@ fn holds<'a>(
         is_stormy,
     };
     let nic = Part::Nic(node.clone(), device.clone());
-    let (storm, share) = pausing.judge((&nic, priority), past, view.now)?;
+    let (storm, share) = pausing.classify((&nic, priority), past, view.now)?;
     Some(Holds {
         node,
         words: format!(
