@@ -9,7 +9,7 @@ use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
-use crate::store::Increase;
+use crate::store::{Increase, Window};
 
 /// The window over which waiting is counted.
 const WINDOW_SECONDS: f64 = 120.0;
@@ -25,7 +25,7 @@ const ALONE_WINDOW_SECONDS: f64 = 60.0;
 const ALONE_MIN_SHARE: f64 = 0.15;
 /// Equal pieces of the window, in each of which it must have waited for as large a share: a node that saves a checkpoint for
 /// its job waits for half a minute.
-const PIECES: f64 = 3.0;
+const PIECES: u32 = 3;
 /// How many times as long as the middle node it must have waited.
 const ALONE_ABOVE_MEDIAN: f64 = 5.0;
 /// Mean utilization of its busiest GPU meanwhile: a rank that loads a checkpoint does not compute
@@ -41,6 +41,7 @@ struct StorageStall {
 /// How long processes of a node waited for input and output.
 struct Wait<'a> {
     node: &'a NodeName,
+    io: Window<'a>,
     rise: Increase,
 }
 
@@ -81,7 +82,7 @@ impl Detector for StorageStall {
         Explanation {
             check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not.",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES:.0} parts of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
                 100.0 * MIN_SHARE,
                 100.0 * MAJORITY,
                 100.0 * ALONE_MIN_SHARE
@@ -130,7 +131,7 @@ impl Detector for StorageStall {
             ),
             Threshold::new(
                 "equal parts of that window, in each of which it waits for that share",
-                PIECES,
+                f64::from(PIECES),
                 "parts",
                 "a node that saves a checkpoint for its job waits for half a minute (a choice)",
             ),
@@ -161,7 +162,7 @@ fn waits<'a>(view: &View<'a>, kind: &str, seconds: f64) -> Vec<Wait<'a>> {
     let waits = nodes.filter_map(|(node, history)| {
         let io = history.window(&HOST_PRESSURE, &["io", kind])?;
         let rise = io.increase(seconds)?;
-        Some(Wait { node, rise })
+        Some(Wait { node, io, rise })
     });
     waits.collect()
 }
@@ -170,7 +171,7 @@ fn waits<'a>(view: &View<'a>, kind: &str, seconds: f64) -> Vec<Wait<'a>> {
 fn of_many(view: &View<'_>, long: &[&Wait<'_>], nodes: usize) -> Option<Evidence> {
     let by_rise = |a: &&&Wait<'_>, b: &&&Wait<'_>| a.rise.amount.total_cmp(&b.rise.amount);
     let longest = long.iter().max_by(by_rise)?;
-    let Wait { node, rise } = longest;
+    let Wait { node, rise, .. } = longest;
     let hosts = long.iter().map(|wait| Part::Host(wait.node.clone()));
     let with_gpus = |host: Part| {
         let gpus = gpus_behind(view.fabric, &host);
@@ -201,7 +202,7 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
     };
     let is_long =
         wait.rise.rate() >= least && wait.rise.amount >= ALONE_MIN_SHARE * ALONE_WINDOW_SECONDS;
-    (is_long && waits_throughout(view, wait.node)).then(|| Evidence {
+    (is_long && waits_throughout(wait.io)).then(|| Evidence {
         statement: format!(
             "Processes of {} waited for I/O for {:.0} % of the last {:.0} s, those of the median node for {:.1} %.",
             wait.node,
@@ -215,24 +216,17 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
     })
 }
 
-/// Whether some process of a node waited in every piece of the window: one that saves a checkpoint waits for a shorter time.
-fn waits_throughout(view: &View<'_>, node: &NodeName) -> bool {
-    let history = view.history.node(node);
-    let io = history.and_then(|history| history.window(&HOST_PRESSURE, &["io", "some"]));
-    let Some((io, (newest, _))) = io.and_then(|io| Some((io, io.latest()?))) else {
+/// Whether some process of a node waited in every piece of the window: a node that saves a checkpoint waits for a shorter time.
+fn waits_throughout(io: Window<'_>) -> bool {
+    let Some((newest, _)) = io.latest() else {
         return false;
     };
-    let piece = ALONE_WINDOW_SECONDS / PIECES;
-    let waited = |ago: f64| io.count_at(newest.plus_seconds(-piece * ago));
-    let mut ago = 0.0;
-    while ago < PIECES {
-        let rise = waited(ago).zip(waited(ago + 1.0));
-        if rise.is_none_or(|(end, begin)| end - begin < ALONE_MIN_SHARE * piece) {
-            return false;
-        }
-        ago += 1.0;
-    }
-    true
+    let seconds = ALONE_WINDOW_SECONDS / f64::from(PIECES);
+    let waited = |pieces: u32| io.count_at(newest.plus_seconds(-seconds * f64::from(pieces)));
+    (0..PIECES).all(|piece| {
+        let rise = waited(piece).zip(waited(piece + 1));
+        rise.is_some_and(|(end, begin)| end - begin >= ALONE_MIN_SHARE * seconds)
+    })
 }
 
 /// Whether a node has no GPUs, or one of them was busy lately.

@@ -9,11 +9,10 @@ use railscope_model::metric::{
 };
 
 use super::own_past::{BackPressure, OwnPast};
-use super::pauses::{NOTHING, Pausing};
-use super::{ABOVE_PEERS, Holds, MIN_PAUSE, WINDOW_SECONDS};
+use super::pauses::{NOTHING, Pausing, far, share};
+use super::{Holds, MIN_PAUSE};
 use crate::detect::detector::View;
-use crate::detect::peers::{MIN_PEERS, median};
-use crate::store::{Increase, NodeHistory, Window};
+use crate::store::{NodeHistory, Window};
 
 /// A switch port before a NIC, on one priority.
 struct Port<'a> {
@@ -41,16 +40,9 @@ pub(super) fn pausing<'a>(view: &View<'a>, past: &mut OwnPast) -> Vec<Holds<'a>>
     let switches = view.history.fresh_switches(view.now);
     let ports = switches.filter_map(|(switch, history)| ports(view, switch, history));
     let ports: Vec<_> = ports.flatten().collect();
-    let usual = median(ports.iter().map(|port| port.share)).unwrap_or(0.0);
-    let is_far = |port: &&Port<'_>| port.share > MIN_PAUSE && port.share > ABOVE_PEERS * usual;
-    let far = ports.iter().filter(is_far);
-    far.filter(|_| ports.len() >= MIN_PEERS)
-        .filter_map(|port| holds(view, port, usual, past))
+    let (usual, far) = far(&ports, |port| port.share);
+    far.filter_map(|port| holds(view, port, usual, past))
         .collect()
-}
-
-fn share(window: Window<'_>) -> Option<f64> {
-    window.newest_increase(WINDOW_SECONDS).map(Increase::rate)
 }
 
 /// The ports of a switch before NICs, by priority, with how long they were paused; `None` of one without such ports.

@@ -10,8 +10,9 @@ use railscope_model::metric::{
 use railscope_model::reading::Labels;
 
 use super::own_past::{BackPressure, OwnPast, PAUSE_WITHOUT_PAST};
-use super::{MIN_PAUSE, STORM, STORM_SECONDS, WINDOW_SECONDS};
+use super::{ABOVE_PEERS, MIN_PAUSE, STORM, STORM_SECONDS, WINDOW_SECONDS};
 use crate::detect::detector::View;
+use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::Threshold;
 use crate::stages::Step;
 use crate::store::{Increase, NodeHistory, Window};
@@ -99,12 +100,28 @@ pub(super) fn pause_of(history: &NodeHistory) -> impl Iterator<Item = ([&str; 3]
     by_priority.into_iter().chain(of_port)
 }
 
+/// Rate of a counter lately: of one of pause, the share of the time.
+pub(super) fn share(window: Window<'_>) -> Option<f64> {
+    window.newest_increase(WINDOW_SECONDS).map(Increase::rate)
+}
+
+/// The median share of NICs, and those that stand out from the others, if there are enough to compare.
+pub(super) fn far<T>(all: &[T], share: impl Fn(&T) -> f64) -> (f64, impl Iterator<Item = &T>) {
+    let usual = median(all.iter().map(&share)).unwrap_or(0.0);
+    let enough = all.len() >= MIN_PEERS;
+    let is_far = move |one: &&T| {
+        let share = share(one);
+        enough && share > MIN_PAUSE && share > ABOVE_PEERS * usual
+    };
+    (usual, all.iter().filter(is_far))
+}
+
 /// Whether a NIC sends so much pause that its peers need be asked whether they do.
 pub(super) fn is_pausing(view: &View<'_>, (labels, window): (&Labels, Window<'_>)) -> bool {
-    let share = || window.newest_increase(WINDOW_SECONDS).map(Increase::rate);
     // The last label of both.
     let sends = labels.values().last() == Some("transmit");
-    (sends || view.left_out.has(Step::PauseWalk)) && share().is_some_and(|share| share > MIN_PAUSE)
+    (sends || view.left_out.has(Step::PauseWalk))
+        && share(window).is_some_and(|share| share > MIN_PAUSE)
 }
 
 /// A NIC that sends more pause than others.

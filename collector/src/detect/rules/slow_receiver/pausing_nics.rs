@@ -4,13 +4,14 @@ use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS};
 
 use super::own_past::{BackPressure, OwnPast};
-use super::pauses::{Pausing, is_pausing, pause_of, paused_words, received, receives_nothing};
-use super::{ABOVE_PEERS, Holds, MIN_PAUSE, WINDOW_SECONDS};
+use super::pauses::{
+    Pausing, far, is_pausing, pause_of, paused_words, received, receives_nothing, share,
+};
+use super::{Holds, WINDOW_SECONDS};
 use crate::detect::detector::View;
 use crate::detect::netdev::{fabric_nic_of, nic_of};
-use crate::detect::peers::{MIN_PEERS, median};
 use crate::stages::Step;
-use crate::store::{Increase, NodeHistory, Window};
+use crate::store::{NodeHistory, Window};
 
 /// Both end with the direction.
 const PAUSE: [&Metric; 2] = [&NIC_PFC_PAUSE_SECONDS, &NIC_PAUSE_SECONDS];
@@ -34,7 +35,6 @@ fn senders<'a>(view: &View<'a>) -> Vec<Sender<'a>> {
     let senders = nodes.flat_map(|(node, history)| {
         let sent = pause_of(history).filter(|([.., direction], _)| is_sent(*direction));
         sent.filter_map(move |([netdev, priority, direction], window)| {
-            let share = window.newest_increase(WINDOW_SECONDS).map(Increase::rate)?;
             Some(Sender {
                 node,
                 history,
@@ -42,7 +42,7 @@ fn senders<'a>(view: &View<'a>) -> Vec<Sender<'a>> {
                 direction,
                 priority,
                 window,
-                share,
+                share: share(window)?,
             })
         })
     });
@@ -62,12 +62,8 @@ pub(super) fn pausing<'a>(view: &View<'a>, past: &mut OwnPast) -> Vec<Holds<'a>>
         return Vec::new();
     }
     let senders = senders(view);
-    let usual = median(senders.iter().map(|sender| sender.share)).unwrap_or(0.0);
-    let is_far =
-        |sender: &&Sender<'_>| sender.share > MIN_PAUSE && sender.share > ABOVE_PEERS * usual;
-    let far = senders.iter().filter(is_far);
-    far.filter(|_| senders.len() >= MIN_PEERS)
-        .filter_map(|sender| holds(view, sender, usual, past))
+    let (usual, far) = far(&senders, |sender| sender.share);
+    far.filter_map(|sender| holds(view, sender, usual, past))
         .collect()
 }
 
