@@ -155,6 +155,29 @@ fn packs_hold_what_they_are_for() {
     }
 }
 
+/// Recorded on a real H200 (driver 580.159.04), while a training job and three jobs that crash by their own code ran one after the
+/// other, then the exporter restarted. The serial number, the UUID and the kernel release were replaced.
+#[test]
+fn crashes_of_jobs_on_a_real_h200_accuse_nothing() {
+    let folder = folder("h200-crashes");
+    let pack = Pack::open(&folder).expect("a pack");
+    let scrapes = pack.scrapes().expect("scrapes");
+    let bodies = scrapes.map(|line| line.expect("valid").1.answer.expect("a body"));
+    let bodies: Vec<_> = bodies.collect();
+    assert_eq!(bodies.len(), 21);
+    // An illegal address, a misaligned address (three lines of the kernel log for one event of NVML), and a trap.
+    for (xid, lines) in [(31, 1), (13, 3), (43, 1)] {
+        for (source, count) in [("kmsg", lines), ("nvml", 1)] {
+            let series = format!(
+                "railscope_gpu_xid_events_total{{gpu=\"0\",xid=\"{xid}\",source=\"{source}\"}} {count}\n"
+            );
+            let of_it = bodies.iter().any(|body| body.contains(&series));
+            assert!(of_it, "{series}");
+        }
+    }
+    assert_eq!(verdicts(&folder), "");
+}
+
 #[test]
 fn a_pack_is_made_the_same_each_time() {
     let mut world = World::read(&folder("fault-ends"));
