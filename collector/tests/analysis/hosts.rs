@@ -43,20 +43,27 @@ pub(crate) fn in_jobs(fault: Box<Fault>) -> Box<Fault> {
     })
 }
 
+/// A node that waits for I/O for half of some seconds, as one of these series tells.
+fn waits_for_io(series: &'static str, seconds: f64) -> Box<Fault> {
+    with(move |node, now| {
+        let waited = (now as f64 - 60.0).clamp(0.0, seconds);
+        let waited = if node == 0 { 0.5 * waited } else { 0.0 };
+        format!("{series} {waited}\n")
+    })
+}
+
 #[test]
 fn a_node_that_saves_a_checkpoint_for_its_job_does_not_stall() {
-    let saves = |seconds: f64| {
-        with(move |node, now| {
-            let saved = (now as f64 - 60.0).clamp(0.0, seconds);
-            let waited = if node == 0 { 0.5 * saved } else { 0.0 };
-            format!(
-                "railscope_host_pressure_seconds_total{{resource=\"io\",kind=\"some\"}} {waited}\n"
-            )
-        })
-    };
-    assert_eq!(ever(&saves(25.0)), BTreeSet::new());
     let stalls = "storage-stall host/n0 gpus=4 [gpu/n0:0 gpu/n0:1 gpu/n0:2 gpu/n0:3]";
-    assert_eq!(ever(&saves(90.0)), BTreeSet::from([stalls.to_owned()]));
+    for series in [
+        "railscope_host_pressure_seconds_total{resource=\"io\",kind=\"some\"}",
+        // Of a kernel without pressure.
+        "railscope_cpu_iowait_seconds_total{numa_node=\"0\"}",
+    ] {
+        assert_eq!(ever(&waits_for_io(series, 25.0)), BTreeSet::new());
+        let long = ever(&waits_for_io(series, 90.0));
+        assert_eq!(long, BTreeSet::from([stalls.to_owned()]), "{series}");
+    }
 }
 
 #[test]

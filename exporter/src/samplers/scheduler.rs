@@ -1,4 +1,4 @@
-//! What keeps work from its CPU: steal, waiting, packet backlogs, summed over each NUMA node; and pressure.
+//! What keeps work from its CPU: steal, I/O, waiting, packet backlogs, summed over each NUMA node; and pressure.
 
 mod lines;
 
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use railscope_model::metric::{
-    CPU_RUN, CPU_STEAL, CPU_WAIT, Metric, SOFTNET_DROPPED, SOFTNET_SQUEEZED,
+    CPU_IOWAIT, CPU_RUN, CPU_STEAL, CPU_WAIT, Metric, SOFTNET_DROPPED, SOFTNET_SQUEEZED,
 };
 use railscope_model::reading::{Labels, NodeReading, Status};
 
@@ -40,7 +40,7 @@ const TABLES: &[Table] = &[
     Table {
         path: "stat",
         read: lines::stat,
-        columns: &[(&CPU_STEAL, Unit::Ticks)],
+        columns: &[(&CPU_IOWAIT, Unit::Ticks), (&CPU_STEAL, Unit::Ticks)],
     },
     Table {
         path: "schedstat",

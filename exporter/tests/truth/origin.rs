@@ -221,6 +221,7 @@ fn host_origin(name: &str, labels: &[&str], sys: &Path) -> Option<Origin> {
     let node = labels.first().copied().unwrap_or_default();
     let cpus = cpus_of(sys, node);
     Some(match name {
+        "cpu_iowait_seconds_total" => cpu_sum(&cpus, "stat", 5, 10, 0.01),
         "cpu_steal_seconds_total" => cpu_sum(&cpus, "stat", 8, 10, 0.01),
         "cpu_run_seconds_total" => cpu_sum(&cpus, "schedstat", 7, 10, 1e-9),
         "cpu_wait_seconds_total" => cpu_sum(&cpus, "schedstat", 8, 10, 1e-9),

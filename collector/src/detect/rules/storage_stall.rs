@@ -1,7 +1,7 @@
 //! Storage that keeps many nodes waiting at once, or one while the others do not wait.
 
 use railscope_model::identity::{NodeName, Part};
-use railscope_model::metric::{GPU_UTILIZATION, HOST_PRESSURE};
+use railscope_model::metric::{CPU_IOWAIT, GPU_UTILIZATION, HOST_PRESSURE, Metric};
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, STORAGE_STALL};
@@ -9,7 +9,7 @@ use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
-use crate::store::{Increase, Window};
+use crate::store::{Increase, NodeHistory, Window};
 
 /// The window over which waiting is counted.
 const WINDOW_SECONDS: f64 = 120.0;
@@ -38,10 +38,44 @@ struct StorageStall {
     lasts: bool,
 }
 
-/// How long processes of a node waited for input and output.
+/// How a node tells that its processes wait for I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Time in which some process waited.
+    SomeWait,
+    /// Time in which all processes waited.
+    AllWait,
+    /// Idle CPU time with I/O under way, summed over all CPUs: of kernels that do not measure pressure.
+    IdleCpus,
+}
+
+impl Source {
+    fn metric(self) -> &'static Metric {
+        match self {
+            Self::SomeWait | Self::AllWait => &HOST_PRESSURE,
+            Self::IdleCpus => &CPU_IOWAIT,
+        }
+    }
+
+    /// The counters of a node that add up to its wait.
+    fn counters(self, history: &NodeHistory) -> Vec<Window<'_>> {
+        let pressure = |kind| {
+            let window = history.window(&HOST_PRESSURE, &["io", kind]);
+            window.into_iter().collect()
+        };
+        match self {
+            Self::SomeWait => pressure("some"),
+            Self::AllWait => pressure("full"),
+            Self::IdleCpus => history.series(&CPU_IOWAIT).map(|(_, of)| of).collect(),
+        }
+    }
+}
+
+/// How long processes of a node waited for I/O.
 struct Wait<'a> {
     node: &'a NodeName,
-    io: Window<'a>,
+    source: Source,
+    counters: Vec<Window<'a>>,
     rise: Increase,
 }
 
@@ -56,7 +90,7 @@ impl Detector for StorageStall {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        let stalled = waits(view, "full", WINDOW_SECONDS);
+        let stalled = waits(view, Source::AllWait, WINDOW_SECONDS);
         let is_long = |wait: &&Wait<'_>| wait.rise.amount >= MIN_SHARE * WINDOW_SECONDS;
         let (long, others): (Vec<_>, Vec<_>) = stalled.iter().partition(is_long);
         // Storage that all share keeps all waiting; where other nodes go on, one job loads or saves much.
@@ -70,7 +104,7 @@ impl Detector for StorageStall {
         self.lasts = nodes.is_some();
         match nodes {
             Some(nodes) => out.extend(of_many(view, &long, nodes)),
-            None => out.extend(of_single(view, &waits(view, "some", ALONE_WINDOW_SECONDS))),
+            None => out.extend(alone(view)),
         }
     }
 
@@ -80,7 +114,7 @@ impl Detector for StorageStall {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not.",
+            check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not (the CPU time that was idle because of it, where no node measures pressure).",
             threshold: format!(
                 "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
                 100.0 * MIN_SHARE,
@@ -156,15 +190,29 @@ impl Detector for StorageStall {
     }
 }
 
-/// Of every node, the time in which some or all processes (`full`) waited.
-fn waits<'a>(view: &View<'a>, kind: &str, seconds: f64) -> Vec<Wait<'a>> {
+/// Of every node, the time for which its processes waited.
+fn waits<'a>(view: &View<'a>, source: Source, seconds: f64) -> Vec<Wait<'a>> {
     let nodes = view.history.fresh_nodes(view.now);
     let waits = nodes.filter_map(|(node, history)| {
-        let io = history.window(&HOST_PRESSURE, &["io", kind])?;
-        let rise = io.increase(seconds)?;
-        Some(Wait { node, io, rise })
+        let counters = source.counters(history);
+        let rises = counters.iter().map(|of| of.increase(seconds));
+        let rise = rises.reduce(|sum, of| sum.zip(of).map(|(a, b)| sum_of(a, b)))??;
+        Some(Wait {
+            node,
+            source,
+            counters,
+            rise,
+        })
     });
     waits.collect()
+}
+
+/// Two rises in about the same time.
+fn sum_of(a: Increase, b: Increase) -> Increase {
+    Increase {
+        amount: a.amount + b.amount,
+        seconds: a.seconds.max(b.seconds),
+    }
 }
 
 /// What keeps many nodes waiting is none of them.
@@ -190,7 +238,16 @@ fn of_many(view: &View<'_>, long: &[&Wait<'_>], nodes: usize) -> Option<Evidence
     })
 }
 
-/// A node that waits while the others do not. Nodes of a job that loads a checkpoint wait together, and do not compute yet.
+/// A node that waits while the others do not, by the source that tells more; the two cannot be compared.
+fn alone(view: &View<'_>) -> Option<Evidence> {
+    let pressure = waits(view, Source::SomeWait, ALONE_WINDOW_SECONDS);
+    if pressure.len() >= MIN_PEERS {
+        return of_single(view, &pressure);
+    }
+    of_single(view, &waits(view, Source::IdleCpus, ALONE_WINDOW_SECONDS))
+}
+
+/// Nodes of a job that loads a checkpoint wait together, and do not compute yet.
 fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
     let usual = median(waits.iter().map(|wait| wait.rise.rate()));
     let usual = usual.filter(|_| waits.len() >= MIN_PEERS)?;
@@ -202,31 +259,43 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
     };
     let is_long =
         wait.rise.rate() >= least && wait.rise.amount >= ALONE_MIN_SHARE * ALONE_WINDOW_SECONDS;
-    (is_long && waits_throughout(wait.io)).then(|| Evidence {
-        statement: format!(
-            "Processes of {} waited for I/O for {:.0} % of the last {:.0} s, those of the median node for {:.1} %.",
-            wait.node,
+    let (node, seconds) = (wait.node, wait.rise.seconds);
+    let statement = match wait.source {
+        Source::SomeWait | Source::AllWait => format!(
+            "Processes of {node} waited for I/O for {:.0} % of the last {seconds:.0} s, those of the median node for {:.1} %.",
             100.0 * wait.rise.rate(),
-            wait.rise.seconds,
             100.0 * usual
         ),
+        Source::IdleCpus => format!(
+            "CPUs of {node} were idle for {:.0} CPU-seconds of the last {seconds:.0} s because their tasks waited for I/O, those of the median node for {:.1}.",
+            wait.rise.amount,
+            usual * seconds
+        ),
+    };
+    (is_long && wait.is_throughout()).then(|| Evidence {
+        statement,
         // Waiting of some process is no measure of what a job loses.
         effect: 0.0,
         ..evidence(wait)
     })
 }
 
-/// Whether some process of a node waited in every piece of the window: a node that saves a checkpoint waits for a shorter time.
-fn waits_throughout(io: Window<'_>) -> bool {
-    let Some((newest, _)) = io.latest() else {
-        return false;
-    };
-    let seconds = ALONE_WINDOW_SECONDS / f64::from(PIECES);
-    let waited = |pieces: u32| io.count_at(newest.plus_seconds(-seconds * f64::from(pieces)));
-    (0..PIECES).all(|piece| {
-        let rise = waited(piece).zip(waited(piece + 1));
-        rise.is_some_and(|(end, begin)| end - begin >= ALONE_MIN_SHARE * seconds)
-    })
+impl Wait<'_> {
+    /// Whether it waited in every piece of the window: a node that saves a checkpoint waits for a shorter time.
+    fn is_throughout(&self) -> bool {
+        let seconds = ALONE_WINDOW_SECONDS / f64::from(PIECES);
+        let waited_in = |counter: &Window<'_>, piece: u32| {
+            let (newest, _) = counter.latest()?;
+            let count =
+                |pieces| counter.count_at(newest.plus_seconds(-seconds * f64::from(pieces)));
+            Some(count(piece)? - count(piece + 1)?)
+        };
+        (0..PIECES).all(|piece| {
+            let counters = self.counters.iter();
+            let waited: Option<f64> = counters.map(|of| waited_in(of, piece)).sum();
+            waited.is_some_and(|waited| waited >= ALONE_MIN_SHARE * seconds)
+        })
+    }
 }
 
 /// Whether a node has no GPUs, or one of them was busy lately.
@@ -249,7 +318,7 @@ fn computes(view: &View<'_>, node: &NodeName) -> bool {
 fn evidence(wait: &Wait<'_>) -> Evidence {
     Evidence {
         detector: "storage-stall",
-        signal: HOST_PRESSURE.name,
+        signal: wait.source.metric().name,
         class: &STORAGE_STALL,
         effect: wait.rise.rate(),
         statement: String::new(),

@@ -9,10 +9,10 @@ pub(super) type Rows = Vec<Result<(usize, Vec<u64>), Miss>>;
 /// to 17 (6.14, where only the domain lines changed).
 const SCHEDSTAT_VERSIONS: std::ops::RangeInclusive<u32> = 15..=17;
 
-/// Steal of each CPU in `USER_HZ` ticks: the eighth number of a `cpuN` line.
+/// I/O wait and steal of each CPU in `USER_HZ` ticks: the fifth and eighth number of a `cpuN` line.
 pub(super) fn stat(text: &str, _online: &[usize]) -> Result<Rows, Miss> {
     let rows: Rows = cpu_lines(text)
-        .map(|(cpu, line)| columns(cpu, line, &[7]))
+        .map(|(cpu, line)| columns(cpu, line, &[4, 7]))
         .collect();
     found(rows)
 }
@@ -86,7 +86,7 @@ mod tests {
     const BAD: Result<(usize, Vec<u64>), Miss> = Err(Miss::Unparsed);
 
     #[test]
-    fn steal_is_the_eighth_number_of_a_cpu() {
+    fn io_wait_and_steal_are_the_fifth_and_eighth_number_of_a_cpu() {
         let text = "cpu  9 9 9 9 9 9 9 900 0 0\n\
                     cpu0 10 0 20 5000 3 0 1 42 0 0\n\
                     cpu12 10 0 20 5000 3 0 1 7 0 0\n\
@@ -94,7 +94,7 @@ mod tests {
                     cpux 1 2 3 4 5 6 7 8\n\
                     cpu3 1 2 3 4 5 6 7 -8\n\
                     intr 5 1 2\nctxt 1\n";
-        let expected: Rows = vec![Ok((0, vec![42])), Ok((12, vec![7])), BAD, BAD, BAD];
+        let expected: Rows = vec![Ok((0, vec![3, 42])), Ok((12, vec![3, 7])), BAD, BAD, BAD];
         assert_eq!(stat(text, &[]), Ok(expected));
         for bad in ["", "cpu  1 2 3 4 5 6 7 8\n", "\u{0}\u{0}"] {
             assert_eq!(stat(bad, &[]), Err(Miss::Unparsed), "{bad:?}");

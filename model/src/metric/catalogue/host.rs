@@ -13,6 +13,8 @@ catalogue! {
         "Time between two wake-ups of the timer probe: the shortest of 1 to 200 ms at which the probes of all NUMA nodes together cost at most 0.1 % of one CPU. The probability of detecting a shorter stall is its length / period.";
     Exporter Full Counter CPU_STEAL = "railscope_cpu_steal_seconds_total" ["seconds"] (numa_node)
         "Time for which the hypervisor ran something else while a CPU had work (steal), summed over the CPUs of the NUMA node.";
+    Exporter Full Counter CPU_IOWAIT = "railscope_cpu_iowait_seconds_total" ["seconds"] (numa_node)
+        "Time for which a CPU was idle while a task waited for I/O that it had started there (iowait), summed over the CPUs of the NUMA node. Shows slow storage where the kernel does not measure pressure (see host_pressure_seconds_total).";
     Exporter Full Counter CPU_RUN = "railscope_cpu_run_seconds_total" ["seconds"] (numa_node)
         "Time that tasks ran, summed over the CPUs of the NUMA node.";
     Exporter Full Counter CPU_WAIT = "railscope_cpu_wait_seconds_total" ["seconds"] (numa_node)
