@@ -161,6 +161,28 @@ fn a_gpu_whose_job_began_under_a_lower_limit_is_not_slow() {
     assert_eq!(incidents(&run_from_the_start(&begins_late)), [""; 0]);
 }
 
+/// A site lowers the limits of all GPUs: one is read in a moment of its step at which the new limit holds it, the others are not.
+#[test]
+fn power_drawn_under_the_old_limit_accuses_nobody_under_the_new_one() {
+    let lowered = 100;
+    let capped = move |index: usize, seconds: u64, page: String| {
+        let is_lowered = seconds >= lowered;
+        let text = reporting(&page, seconds, |gpu| {
+            let is_read_at_the_limit =
+                (index, gpu) == (4, 2) && (lowered..lowered + 10).contains(&seconds);
+            Reported {
+                utilization: 1.0,
+                megahertz: if is_read_at_the_limit { 1530.0 } else { 1890.0 },
+                watts: if is_lowered { 385.0 } else { 530.0 },
+                is_capped: true,
+            }
+        });
+        let limit = if is_lowered { 434 } else { 700 };
+        text + &of_gpus(|gpu| format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} {limit}\n"))
+    };
+    assert_eq!(ever(&capped), BTreeSet::new());
+}
+
 #[test]
 fn a_single_stall_in_the_first_seconds_is_no_rate() {
     let named_after =

@@ -13,7 +13,7 @@ use railscope_model::metric::{
 
 use self::power::{
     AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, POWER_SECONDS, SAMPLE, by_power, capped,
-    clock_of_its_power, power, works_without_pause,
+    clock_of_its_power, has_steady_limit, power, works_without_pause,
 };
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
@@ -152,7 +152,7 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs; power is the highest of {POWER_SECONDS:.0} s, of GPUs that work without pause for most of it), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, or with one that most of the node's GPUs have not, {:.0} % for {:.0} s",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs; power is the highest of {POWER_SECONDS:.0} s, of GPUs that work without pause for most of it and whose limit has not changed), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, or with one that most of the node's GPUs have not, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * CAPPED_CHIPS_DIFFER,
@@ -285,7 +285,7 @@ impl<'a> Norms<'a> {
                 .get_or_init(|| usual(self.gpus, |gpu| Some((at_limit(gpu), gpu.clock_hertz()?))));
             let newest = at_limits.of(wide_job(gpu), &at_limit(gpu))?;
             let is_far = gpu.clock_hertz()? <= (1.0 - CAPPED_CHIPS_DIFFER) * newest.0;
-            if !is_far || !works_without_pause(gpu) {
+            if !is_far || !works_without_pause(gpu) || !has_steady_limit(gpu) {
                 return None;
             }
             let capped = self.capped.get_or_init(|| by_power(self.gpus));

@@ -1,7 +1,7 @@
 //! GPUs at their power limit: how much they draw, and how far their clocks fall, over the phases of a step.
 
 use railscope_model::identity::NodeName;
-use railscope_model::metric::{GPU_CLOCK, GPU_POWER, GPU_UTILIZATION};
+use railscope_model::metric::{GPU_CLOCK, GPU_POWER, GPU_POWER_LIMIT, GPU_UTILIZATION};
 
 use super::{AtLimit, at_limit, wide_job};
 use crate::detect::cohort::Usual;
@@ -37,6 +37,14 @@ pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
         working += f64::from(u8::from(share >= WITHOUT_PAUSE));
     }
     working > MOST_OF_TIME * all
+}
+
+/// Whether its power limit has been what it is for all of the time that is looked at: power and clocks under another limit say
+/// nothing about this one.
+pub(super) fn has_steady_limit(gpu: &Listed<'_>) -> bool {
+    let mut limits = gpu.lately(&GPU_POWER_LIMIT, POWER_SECONDS);
+    let newest = limits.next();
+    newest.is_none_or(|(_, newest)| limits.all(|(_, watts)| watts == newest))
 }
 
 /// The most power that it drew lately: within a step, it rises to the limit and falls again. Zero where it is not known.
@@ -81,6 +89,7 @@ pub(super) struct Capped<'a> {
 pub(super) fn by_power<'a>(gpus: &[Listed<'a>]) -> Capped<'a> {
     let drawn = gpus
         .iter()
+        .filter(|gpu| has_steady_limit(gpu))
         .filter_map(|gpu| Some((gpu, (drawn(gpu), lowest_clock(gpu)?))));
     let drawn: Vec<_> = drawn.collect();
     let in_order = |mut gpus: Vec<Drawn>| {

@@ -165,6 +165,7 @@ impl Credits {
         };
         // Only asked where one waits.
         let sent_beside = OnceCell::new();
+        // None where no other port beside it has traffic.
         let receives_most = |own: &Waits<'_>| {
             let groups = sent_beside.get_or_init(|| {
                 let sending = rates
@@ -173,12 +174,11 @@ impl Credits {
                 grouped(sending)
             });
             let group = groups.get(&beside(view, own.port.0));
-            let more = group.zip(own.sent()).map(|(group, sent)| {
-                // A port without traffic is no measure of one that has some.
-                let busy = group.iter().copied().filter(|other| *other >= BUSY * sent);
-                sent > FROM_OTHERS * lower_median(busy.collect())
-            });
-            more.unwrap_or(false)
+            let (group, sent) = group.zip(own.sent())?;
+            // A port without traffic is no measure of one that has some.
+            let busy = group.iter().copied().filter(|other| *other >= BUSY * sent);
+            let busy: Vec<_> = busy.collect();
+            (busy.len() > 1).then(|| sent > FROM_OTHERS * lower_median(busy))
         };
         let could_send = |own: &&Waits<'_>| {
             own.ticks >= MOST_TICKS || own.sent().is_none_or(|sent| sent > NO_TRAFFIC)
@@ -196,9 +196,14 @@ impl Credits {
         remember(before_wait, view, &rates, &waiting);
         let is_slow = |own: &&&Waits<'_>| {
             let before = before_wait.get(own.nic(view)).copied().flatten();
-            // One whose past is not known may have received less.
-            let more = |(before, sent): (f64, f64)| sent > MORE * before;
-            !receives_most(own) || !before.zip(own.sent()).is_none_or(more)
+            let more = before.zip(own.sent());
+            let more = more.map(|(before, sent)| sent > MORE * before);
+            match receives_most(own) {
+                // One whose past is not known may have received less.
+                Some(true) => more == Some(false),
+                Some(false) => true,
+                None => more != Some(true),
+            }
         };
         past.forget(view.now);
         let without_past = WAIT_WITHOUT_PAST * usual;
