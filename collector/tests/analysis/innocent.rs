@@ -7,6 +7,7 @@ use railscope_collector::analyzer::Analyzer;
 use railscope_collector::classes::Severity;
 
 use super::cluster::{NODES, at, node, page};
+use super::hosts::in_jobs;
 use super::{check, ever, incidents, of_gpus, run, run_from_the_start};
 
 /// What a GPU reports: utilization, clock in MHz, power in watts and whether its power limit holds its clock.
@@ -181,6 +182,27 @@ fn power_drawn_under_the_old_limit_accuses_nobody_under_the_new_one() {
         text + &of_gpus(|gpu| format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} {limit}\n"))
     };
     assert_eq!(ever(&capped), BTreeSet::new());
+}
+
+/// Where no limits are known, the power that another job draws is no measure of a GPU's limit.
+#[test]
+fn a_gpu_whose_job_draws_less_than_others_is_not_limited() {
+    let draws = |index: usize, seconds: u64, page: String| {
+        reporting(&page, seconds, |gpu| {
+            let is_it = (index, gpu) == (7, 2);
+            Reported {
+                utilization: 1.0,
+                megahertz: if is_it { 1830.0 } else { 1980.0 },
+                watts: match (index < 6, is_it) {
+                    (true, _) => 585.0,
+                    (_, true) => 520.0,
+                    _ => 530.0,
+                },
+                is_capped: true,
+            }
+        })
+    };
+    assert_eq!(ever(&in_jobs(Box::new(draws))), BTreeSet::new());
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod unexplained;
 use std::cell::OnceCell;
 use std::hash::Hash;
 
-use railscope_model::identity::Part;
+use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{
     GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER_LIMIT,
 };
@@ -24,7 +24,7 @@ use crate::detect::gpus::{Listed, by_node};
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
-use crate::jobs::job::Job;
+use crate::jobs::job::{Job, JobName};
 use crate::stages::Step;
 
 /// The window over which clock events are summed.
@@ -237,7 +237,15 @@ struct Norms<'a> {
     capped: OnceCell<Capped<'a>>,
     limit: OnceCell<Usual<&'a str, (f64, usize)>>,
     /// For where a limit is not known.
-    power: OnceCell<Usual<&'a str, (f64, usize)>>,
+    power: OnceCell<Usual<AtWork<'a>, (f64, usize)>>,
+}
+
+/// Model of a GPU, and its job on its node where that job is not wide: how much others draw tells nothing about it.
+type AtWork<'a> = (&'a str, Option<(&'a NodeName, &'a JobName)>);
+
+fn at_work<'a>(gpu: &Listed<'a>) -> AtWork<'a> {
+    let narrow = gpu.job.filter(|_| wide_job(gpu).is_none());
+    (gpu.product, narrow.map(|job| (gpu.node, &job.name)))
 }
 
 /// The highest of the newest two readings: while all limits are lowered, those of other nodes may not have been read yet.
@@ -264,16 +272,21 @@ impl<'a> Norms<'a> {
     }
 
     /// Whether a GPU has a lower power limit than its peers; where limits are not known, whether it draws less power.
-    fn is_limited(&self, gpu: &Listed<'_>) -> bool {
-        let below = |own: Option<f64>, norms: &Usual<&str, (f64, usize)>| {
-            let (norm, _) = norms.of(wide_job(gpu), &gpu.product)?;
-            Some(own? <= (1.0 - LOWER_LIMIT) * norm)
+    fn is_limited(&self, gpu: &Listed<'a>) -> bool {
+        let is_below = |own: f64, norm: Option<(f64, usize)>| {
+            norm.map(|(norm, _)| own <= (1.0 - LOWER_LIMIT) * norm)
         };
-        let limit = || self.limit.get_or_init(|| usual_by(self.gpus, power_limit));
-        let power_of_others = || self.power.get_or_init(|| usual_by(self.gpus, power));
-        below(power_limit(gpu), limit())
-            .or_else(|| below(power(gpu), power_of_others()))
-            .unwrap_or(false)
+        let by_limit = || {
+            let limits = self.limit.get_or_init(|| usual_by(self.gpus, power_limit));
+            is_below(power_limit(gpu)?, limits.of(wide_job(gpu), &gpu.product))
+        };
+        let by_power = || {
+            let drawn = self
+                .power
+                .get_or_init(|| usual(self.gpus, |gpu| Some((at_work(gpu), power(gpu)?))));
+            is_below(power(gpu)?, drawn.of(wide_job(gpu), &at_work(gpu)))
+        };
+        by_limit().or_else(by_power).unwrap_or(false)
     }
 
     /// The usual clock of its peers with their number, what it is of them, and the smallest drop below it that is a fault for
