@@ -198,12 +198,7 @@ impl Credits {
             let before = before_wait.get(own.nic(view)).copied().flatten();
             let more = before.zip(own.sent());
             let more = more.map(|(before, sent)| sent > MORE * before);
-            match receives_most(own) {
-                // One whose past is not known may have received less.
-                Some(true) => more == Some(false),
-                Some(false) => true,
-                None => more != Some(true),
-            }
+            !is_sent_too_much(receives_most(own), more)
         };
         past.forget(view.now);
         let without_past = WAIT_WITHOUT_PAST * usual;
@@ -280,6 +275,16 @@ impl ByByte {
         let step = busy.div_ceil(SAMPLE).max(1);
         let waits = self.0[..busy].iter().step_by(step).map(|(_, wait)| *wait);
         (busy >= MIN_PEERS).then(|| median(waits))?
+    }
+}
+
+/// Whether many send to a NIC at once: it receives more than the NICs beside it, where others of them receive, and more than
+/// before it let its switch wait.
+fn is_sent_too_much(more_than_others: Option<bool>, more_than_before: Option<bool>) -> bool {
+    match more_than_others {
+        // One whose past is not known may have received less.
+        Some(more) => more && more_than_before != Some(false),
+        None => more_than_before == Some(true),
     }
 }
 
@@ -382,4 +387,28 @@ fn lasts(wait: Window<'_>, now: Timestamp) -> f64 {
     };
     let first = counts.windows(2).rev().find(waits);
     first.map_or(0.0, |first| ago(&first[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_sent_too_much;
+
+    #[test]
+    fn a_nic_that_receives_more_than_others_or_than_before_is_not_slow() {
+        for (than_others, than_before, expected) in [
+            (Some(true), Some(true), true),
+            (Some(true), None, true),
+            // It always received more: its rank has more to do.
+            (Some(true), Some(false), false),
+            (Some(false), Some(true), false),
+            (Some(false), None, false),
+            // The NICs beside it are idle, and so was it.
+            (None, Some(true), true),
+            (None, Some(false), false),
+            (None, None, false),
+        ] {
+            let found = is_sent_too_much(than_others, than_before);
+            assert_eq!(found, expected, "{than_others:?} {than_before:?}");
+        }
+    }
 }
