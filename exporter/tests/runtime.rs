@@ -238,7 +238,9 @@ fn a_sampler_that_fails_says_so_and_counts() {
         eventually("errors are counted", || {
             value(&exporter, errors) > Some(2.0)
         });
-        eventually("the other", || status(&exporter, "steady", "", "ok"));
+        eventually("the steady sampler is ok", || {
+            status(&exporter, "steady", "", "ok")
+        });
     }
 }
 

@@ -43,27 +43,63 @@ pub(crate) fn in_jobs(fault: Box<Fault>) -> Box<Fault> {
     })
 }
 
-/// A node that waits for I/O for half of some seconds, as one of these series tells.
-fn waits_for_io(series: &'static str, seconds: f64) -> Box<Fault> {
+/// A node that waits for I/O for some seconds, each of these series for a share of them.
+fn waits_for_io(series: &'static [&'static str], share: f64, seconds: f64) -> Box<Fault> {
     with(move |node, now| {
         let waited = (now as f64 - 60.0).clamp(0.0, seconds);
-        let waited = if node == 0 { 0.5 * waited } else { 0.0 };
-        format!("{series} {waited}\n")
+        let waited = if node == 0 { share * waited } else { 0.0 };
+        let lines = series.iter().map(|series| format!("{series} {waited}\n"));
+        lines.collect()
     })
 }
+
+/// Of a kernel that measures pressure.
+const PRESSURE: &[&str] = &["railscope_host_pressure_seconds_total{resource=\"io\",kind=\"some\"}"];
+/// Of one that does not.
+const IO_WAIT: &[&str] = &[
+    "railscope_cpu_iowait_seconds_total{numa_node=\"0\"}",
+    "railscope_cpu_iowait_seconds_total{numa_node=\"1\"}",
+];
 
 #[test]
 fn a_node_that_saves_a_checkpoint_for_its_job_does_not_stall() {
     let stalls = "storage-stall host/n0 gpus=4 [gpu/n0:0 gpu/n0:1 gpu/n0:2 gpu/n0:3]";
-    for series in [
-        "railscope_host_pressure_seconds_total{resource=\"io\",kind=\"some\"}",
-        // Of a kernel without pressure.
-        "railscope_cpu_iowait_seconds_total{numa_node=\"0\"}",
-    ] {
-        assert_eq!(ever(&waits_for_io(series, 25.0)), BTreeSet::new());
-        let long = ever(&waits_for_io(series, 90.0));
-        assert_eq!(long, BTreeSet::from([stalls.to_owned()]), "{series}");
+    // Of I/O wait, neither NUMA node waits for long enough by itself.
+    for (series, share) in [(PRESSURE, 0.5), (IO_WAIT, 0.1)] {
+        assert_eq!(ever(&waits_for_io(series, share, 25.0)), BTreeSet::new());
+        let long = ever(&waits_for_io(series, share, 90.0));
+        assert_eq!(long, BTreeSet::from([stalls.to_owned()]), "{series:?}");
     }
+}
+
+#[test]
+fn a_node_that_waits_with_more_cpus_than_the_others_wait_with_does_not_stall() {
+    let all_wait = with(|node, now| {
+        let cpus = if node == 0 { 12.0 } else { 2.0 };
+        format!("{} {}\n", IO_WAIT[0], cpus * now as f64)
+    });
+    assert_eq!(ever(&all_wait), BTreeSet::new());
+}
+
+/// A node of a few with another kernel, and a node with exporters of both kinds, which count the same time.
+#[test]
+fn nodes_that_measure_pressure_and_nodes_that_do_not_are_compared_among_themselves() {
+    let mixed = |share: f64| {
+        with(move |node, now| {
+            let waited = (now as f64 - 60.0).max(0.0);
+            let waited = if node == 7 { share * waited } else { 0.0 };
+            match node {
+                0..4 => format!("{} 0\n", PRESSURE[0]),
+                _ => format!(
+                    "{} {waited}\nrailscope_cpu_iowait_seconds_total{{numa_node=\"\"}} {waited}\n",
+                    IO_WAIT[0]
+                ),
+            }
+        })
+    };
+    let stalls = "storage-stall host/n7 gpus=4 [gpu/n7:0 gpu/n7:1 gpu/n7:2 gpu/n7:3]";
+    assert_eq!(ever(&mixed(0.2)), BTreeSet::from([stalls.to_owned()]));
+    assert_eq!(ever(&mixed(0.1)), BTreeSet::new());
 }
 
 #[test]

@@ -36,6 +36,17 @@ enum Unit {
     Ticks,
 }
 
+impl Unit {
+    /// By how much a count may fall without a reset. The kernel moves idle time between idle and I/O wait, so that
+    /// either can fall (proc_stat(5)); `node_exporter` also ignores up to 3 s.
+    fn may_fall(self) -> u64 {
+        match self {
+            Self::Ticks => 3 * ticks_per_second(),
+            Self::Count | Self::Nanoseconds => 0,
+        }
+    }
+}
+
 const TABLES: &[Table] = &[
     Table {
         path: "stat",
@@ -84,7 +95,10 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, cpu: usize, node: u32, count: u64, first_sample: bool) {
+    fn add(&mut self, cpu: usize, node: u32, count: u64, may_fall: u64, first_sample: bool) {
+        let last = self.last.get(&cpu).copied();
+        let last = last.filter(|last| (1..=may_fall).contains(&last.saturating_sub(count)));
+        let count = last.unwrap_or(count);
         // What a CPU counted before it was first seen belongs to the sum only where all sums begin.
         let before = if first_sample { 0 } else { count };
         let before = self.last.insert(cpu, count).unwrap_or(before);
@@ -171,8 +185,9 @@ impl Scheduler {
                 let Some(node) = self.cpus.get(&cpu) else {
                     continue; // came online just now: known at the next discovery
                 };
-                for (sums, count) in sums.iter_mut().zip(counts) {
-                    sums.add(cpu, *node, count, first_sample);
+                let columns = sums.iter_mut().zip(table.columns);
+                for ((sums, (_, unit)), count) in columns.zip(counts) {
+                    sums.add(cpu, *node, count, unit.may_fall(), first_sample);
                 }
             }
             for ((metric, unit), sums) in table.columns.iter().zip(sums) {
@@ -206,7 +221,7 @@ mod tests {
         let mut sample = |counts: &[(usize, u64)]| {
             let first = sums.last.is_empty();
             for (cpu, count) in counts {
-                sums.add(*cpu, 0, *count, first);
+                sums.add(*cpu, 0, *count, 5, first);
             }
             sums.totals[&0]
         };
@@ -216,5 +231,7 @@ mod tests {
         assert_eq!(sample(&[(0, 110), (1, 55), (2, 900)]), 165, "a new one");
         assert_eq!(sample(&[(0, 10), (1, 55), (2, 901)]), 166, "a reset");
         assert_eq!(sample(&[(0, 12)]), 168, "and what came after it");
+        assert_eq!(sample(&[(0, 7)]), 168, "a step back");
+        assert_eq!(sample(&[(0, 13)]), 169, "counts once");
     }
 }

@@ -6,7 +6,7 @@ mod unexplained;
 use std::cell::OnceCell;
 use std::hash::Hash;
 
-use railscope_model::identity::{NodeName, Part};
+use railscope_model::identity::Part;
 use railscope_model::metric::{
     GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER_LIMIT,
 };
@@ -152,7 +152,7 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs; power is the highest of {POWER_SECONDS:.0} s, of GPUs that work without pause for most of it and whose limit has not changed), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, or with one that most of the node's GPUs have not, {:.0} % for {:.0} s",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs (power below that of GPUs of its job, if its job is known); power is the highest of {POWER_SECONDS:.0} s, of GPUs that work without pause for most of it and whose limit has not changed in that time), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, or with one that most of the node's GPUs have not, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * CAPPED_CHIPS_DIFFER,
@@ -240,12 +240,12 @@ struct Norms<'a> {
     power: OnceCell<Usual<AtWork<'a>, (f64, usize)>>,
 }
 
-/// Model of a GPU, and its job on its node where that job is not wide: how much others draw tells nothing about it.
-type AtWork<'a> = (&'a str, Option<(&'a NodeName, &'a JobName)>);
+/// Model of a GPU, and its job where that is not wide: what GPUs of other jobs draw says nothing about this one.
+type AtWork<'a> = (&'a str, Option<&'a JobName>);
 
 fn at_work<'a>(gpu: &Listed<'a>) -> AtWork<'a> {
     let narrow = gpu.job.filter(|_| wide_job(gpu).is_none());
-    (gpu.product, narrow.map(|job| (gpu.node, &job.name)))
+    (gpu.product, narrow.map(|job| &job.name))
 }
 
 /// The highest of the newest two readings: while all limits are lowered, those of other nodes may not have been read yet.
@@ -273,18 +273,19 @@ impl<'a> Norms<'a> {
 
     /// Whether a GPU has a lower power limit than its peers; where limits are not known, whether it draws less power.
     fn is_limited(&self, gpu: &Listed<'a>) -> bool {
-        let is_below = |own: f64, norm: Option<(f64, usize)>| {
-            norm.map(|(norm, _)| own <= (1.0 - LOWER_LIMIT) * norm)
+        let is_below = |own: Option<f64>, norm: Option<(f64, usize)>| {
+            let (own, (norm, _)) = own.zip(norm)?;
+            Some(own <= (1.0 - LOWER_LIMIT) * norm)
         };
         let by_limit = || {
             let limits = self.limit.get_or_init(|| usual_by(self.gpus, power_limit));
-            is_below(power_limit(gpu)?, limits.of(wide_job(gpu), &gpu.product))
+            is_below(power_limit(gpu), limits.of(wide_job(gpu), &gpu.product))
         };
         let by_power = || {
             let drawn = self
                 .power
                 .get_or_init(|| usual(self.gpus, |gpu| Some((at_work(gpu), power(gpu)?))));
-            is_below(power(gpu)?, drawn.of(wide_job(gpu), &at_work(gpu)))
+            is_below(power(gpu), drawn.of(wide_job(gpu), &at_work(gpu)))
         };
         by_limit().or_else(by_power).unwrap_or(false)
     }

@@ -1,5 +1,7 @@
 //! Storage that keeps many nodes waiting at once, or one while the others do not wait.
 
+use std::collections::BTreeSet;
+
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{CPU_IOWAIT, GPU_UTILIZATION, HOST_PRESSURE, Metric};
 
@@ -45,7 +47,7 @@ enum Source {
     SomeWait,
     /// Time in which all processes waited.
     AllWait,
-    /// Idle CPU time with I/O under way, summed over all CPUs: of kernels that do not measure pressure.
+    /// CPU time that was idle while I/O was under way, summed over all CPUs: of kernels that do not measure pressure.
     IdleCpus,
 }
 
@@ -66,8 +68,22 @@ impl Source {
         match self {
             Self::SomeWait => pressure("some"),
             Self::AllWait => pressure("full"),
-            Self::IdleCpus => history.series(&CPU_IOWAIT).map(|(_, of)| of).collect(),
+            Self::IdleCpus => io_waits(history),
         }
+    }
+}
+
+/// I/O wait by NUMA node, or of all CPUs where that is all that is known: a node may run exporters of both kinds.
+fn io_waits(history: &NodeHistory) -> Vec<Window<'_>> {
+    let all = history.window(&CPU_IOWAIT, &[""]);
+    let by_numa_node = history.series(&CPU_IOWAIT);
+    let by_numa_node =
+        by_numa_node.filter(|(labels, _)| labels.values().any(|node| !node.is_empty()));
+    let by_numa_node: Vec<_> = by_numa_node.map(|(_, of)| of).collect();
+    if by_numa_node.is_empty() {
+        all.into_iter().collect()
+    } else {
+        by_numa_node
     }
 }
 
@@ -114,7 +130,7 @@ impl Detector for StorageStall {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not (the CPU time that was idle because of it, where no node measures pressure).",
+            check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not (of nodes that do not measure pressure: CPU time that was idle because of it).",
             threshold: format!(
                 "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
                 100.0 * MIN_SHARE,
@@ -152,7 +168,7 @@ impl Detector for StorageStall {
                 "the nodes end their waiting one by one; also the smallest share of all nodes (a choice)",
             ),
             Threshold::new(
-                "share of the time in which some process waits, on a node that waits alone",
+                "share of the time in which some process waits, or one CPU is idle because of it, on a node that waits alone",
                 ALONE_MIN_SHARE,
                 "ratio",
                 "data loading makes all nodes of a job wait equally (a choice)",
@@ -196,7 +212,9 @@ fn waits<'a>(view: &View<'a>, source: Source, seconds: f64) -> Vec<Wait<'a>> {
     let waits = nodes.filter_map(|(node, history)| {
         let counters = source.counters(history);
         let rises = counters.iter().map(|of| of.increase(seconds));
-        let rise = rises.reduce(|sum, of| sum.zip(of).map(|(a, b)| sum_of(a, b)))??;
+        let mut rise = rises.reduce(|sum, of| sum.zip(of).map(|(a, b)| sum_of(a, b)))??;
+        // Several CPUs wait at once: as pressure does, it counts that some task waits.
+        rise.amount = rise.amount.min(rise.seconds);
         Some(Wait {
             node,
             source,
@@ -238,13 +256,15 @@ fn of_many(view: &View<'_>, long: &[&Wait<'_>], nodes: usize) -> Option<Evidence
     })
 }
 
-/// A node that waits while the others do not, by the source that tells more; the two cannot be compared.
+/// A node that waits while the others do not: of those that measure pressure, or of those that do not.
 fn alone(view: &View<'_>) -> Option<Evidence> {
     let pressure = waits(view, Source::SomeWait, ALONE_WINDOW_SECONDS);
-    if pressure.len() >= MIN_PEERS {
-        return of_single(view, &pressure);
-    }
-    of_single(view, &waits(view, Source::IdleCpus, ALONE_WINDOW_SECONDS))
+    let measure: BTreeSet<_> = pressure.iter().map(|wait| wait.node).collect();
+    of_single(view, &pressure).or_else(|| {
+        let mut idle = waits(view, Source::IdleCpus, ALONE_WINDOW_SECONDS);
+        idle.retain(|wait| !measure.contains(wait.node));
+        of_single(view, &idle)
+    })
 }
 
 /// Nodes of a job that loads a checkpoint wait together, and do not compute yet.
@@ -267,9 +287,9 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
             100.0 * usual
         ),
         Source::IdleCpus => format!(
-            "CPUs of {node} were idle for {:.0} CPU-seconds of the last {seconds:.0} s because their tasks waited for I/O, those of the median node for {:.1}.",
-            wait.rise.amount,
-            usual * seconds
+            "CPUs of {node} were idle for {:.0} % of the last {seconds:.0} s because tasks waited for I/O, those of the median node for {:.1} %.",
+            100.0 * wait.rise.rate(),
+            100.0 * usual
         ),
     };
     (is_long && wait.is_throughout()).then(|| Evidence {

@@ -44,7 +44,7 @@ pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
 pub(super) fn has_steady_limit(gpu: &Listed<'_>) -> bool {
     let mut limits = gpu.lately(&GPU_POWER_LIMIT, POWER_SECONDS);
     let newest = limits.next();
-    newest.is_none_or(|(_, newest)| limits.all(|(_, watts)| watts == newest))
+    newest.is_none_or(|(_, newest)| limits.all(|(_, watts)| watts.round() == newest.round()))
 }
 
 /// The most power that it drew lately: within a step, it rises to the limit and falls again. Zero where it is not known.

@@ -165,7 +165,6 @@ impl Credits {
         };
         // Only asked where one waits.
         let sent_beside = OnceCell::new();
-        // None where no other port beside it has traffic.
         let receives_most = |own: &Waits<'_>| {
             let groups = sent_beside.get_or_init(|| {
                 let sending = rates
@@ -175,10 +174,7 @@ impl Credits {
             });
             let group = groups.get(&beside(view, own.port.0));
             let (group, sent) = group.zip(own.sent())?;
-            // A port without traffic is no measure of one that has some.
-            let busy = group.iter().copied().filter(|other| *other >= BUSY * sent);
-            let busy: Vec<_> = busy.collect();
-            (busy.len() > 1).then(|| sent > FROM_OTHERS * lower_median(busy))
+            is_more_than_most(sent, group)
         };
         let could_send = |own: &&Waits<'_>| {
             own.ticks >= MOST_TICKS || own.sent().is_none_or(|sent| sent > NO_TRAFFIC)
@@ -276,6 +272,14 @@ impl ByByte {
         let waits = self.0[..busy].iter().step_by(step).map(|(_, wait)| *wait);
         (busy >= MIN_PEERS).then(|| median(waits))?
     }
+}
+
+/// Whether a port sends more than most of its group, itself included. None where the others have no traffic: they are no measure.
+fn is_more_than_most(sent: f64, group: &[f64]) -> Option<bool> {
+    let busy = group.iter().copied().filter(|other| *other >= BUSY * sent);
+    let busy: Vec<_> = busy.collect();
+    let is_measured = busy.len() > 1 || group.len() == 1;
+    is_measured.then(|| sent > FROM_OTHERS * lower_median(busy))
 }
 
 /// Whether many send to a NIC at once: it receives more than the NICs beside it, where others of them receive, and more than
@@ -391,7 +395,22 @@ fn lasts(wait: Window<'_>, now: Timestamp) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::is_sent_too_much;
+    use super::{is_more_than_most, is_sent_too_much};
+
+    #[test]
+    fn a_port_is_compared_with_those_that_have_traffic() {
+        for (group, expected) in [
+            (&[9.0, 1.0, 1.0, 1.0][..], Some(true)),
+            (&[9.0, 9.0, 9.0, 1.0], Some(false)),
+            (&[9.0, 0.0, 8.0, 0.0], Some(false)),
+            // The others are idle.
+            (&[9.0, 0.0, 0.0, 0.1], None),
+            // There are no others.
+            (&[9.0], Some(false)),
+        ] {
+            assert_eq!(is_more_than_most(9.0, group), expected, "{group:?}");
+        }
+    }
 
     #[test]
     fn a_nic_that_receives_more_than_others_or_than_before_is_not_slow() {
