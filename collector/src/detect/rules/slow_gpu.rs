@@ -240,7 +240,7 @@ struct Norms<'a> {
     power: OnceCell<Usual<AtWork<'a>, (f64, usize)>>,
 }
 
-/// Model of a GPU, and its job where that is not wide: what GPUs of other jobs draw says nothing about this one.
+/// Model of a GPU, and its job where that is not wide: what GPUs of other jobs draw cannot be compared with it.
 type AtWork<'a> = (&'a str, Option<&'a JobName>);
 
 fn at_work<'a>(gpu: &Listed<'a>) -> AtWork<'a> {

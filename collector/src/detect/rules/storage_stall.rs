@@ -40,7 +40,7 @@ struct StorageStall {
     lasts: bool,
 }
 
-/// How a node tells that its processes wait for I/O.
+/// Which counters show that the processes of a node wait for I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// Time in which some process waited.

@@ -39,8 +39,8 @@ pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
     working > MOST_OF_TIME * all
 }
 
-/// Whether its power limit has been what it is for all of the time that is looked at: power and clocks under another limit say
-/// nothing about this one.
+/// Whether its power limit has not changed in the time that is looked at: power and clocks under another limit cannot be
+/// compared with those under this one.
 pub(super) fn has_steady_limit(gpu: &Listed<'_>) -> bool {
     let mut limits = gpu.lately(&GPU_POWER_LIMIT, POWER_SECONDS);
     let newest = limits.next();
