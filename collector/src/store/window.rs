@@ -1,5 +1,7 @@
 //! What was reported about one series lately, slot by slot, and the quality of each sample.
 
+use std::ops::Add;
+
 use railscope_model::fabric::Timestamp;
 use railscope_model::reading::Labels;
 
@@ -198,6 +200,18 @@ pub struct Increase {
     pub amount: f64,
     /// The time over which it was seen.
     pub seconds: f64,
+}
+
+/// Of two counters of one scrape.
+impl Add for Increase {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            amount: self.amount + other.amount,
+            seconds: self.seconds.max(other.seconds),
+        }
+    }
 }
 
 /// What a counter stood at on one scrape.

@@ -45,6 +45,12 @@ fn reporting(page: &str, seconds: u64, gpus: impl Fn(usize) -> Reported) -> Stri
     })
 }
 
+/// The page with this power limit of all GPUs, W.
+fn with_limit(page: &str, watts: &str) -> String {
+    page.to_owned()
+        + &of_gpus(|gpu| format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} {watts}\n"))
+}
+
 #[test]
 fn a_gpu_that_computes_at_its_power_limit_while_others_wait_is_not_slow() {
     let others_draw = |watts: f64, megahertz: f64| {
@@ -89,8 +95,7 @@ fn gpus_at_a_limit_that_the_work_of_others_does_not_reach_are_not_slow() {
             },
             is_capped: works,
         });
-        let limit = if is_lowered { 450 } else { 700 };
-        text + &of_gpus(|gpu| format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} {limit}\n"))
+        with_limit(&text, if is_lowered { "450" } else { "700" })
     };
     assert_eq!(ever(&capped), BTreeSet::new());
 }
@@ -106,7 +111,7 @@ fn all_gpus_of_a_node_at_a_lower_clock_within_the_same_power_limit_do_heavier_wo
                 watts: 690.0,
                 is_capped: true,
             });
-            text + &of_gpus(|gpu| format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} 700\n"))
+            with_limit(&text, "700")
         };
         incidents(&run_from_the_start(&works))
     };
@@ -129,10 +134,11 @@ fn a_gpu_that_serves_requests_is_not_slow_when_a_burst_lowers_its_clock() {
                     is_capped: is_it,
                 }
             });
-            let limits = of_gpus(|gpu| {
-                format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} {limit}\n")
-            });
-            text + if limit.is_empty() { "" } else { &limits }
+            if limit.is_empty() {
+                text
+            } else {
+                with_limit(&text, limit)
+            }
         };
         assert_eq!(incidents(&run_from_the_start(&serves)), [""; 0]);
     }
@@ -178,8 +184,7 @@ fn power_drawn_under_the_old_limit_accuses_nobody_under_the_new_one() {
                 is_capped: true,
             }
         });
-        let limit = if is_lowered { 434 } else { 700 };
-        text + &of_gpus(|gpu| format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} {limit}\n"))
+        with_limit(&text, if is_lowered { "434" } else { "700" })
     };
     assert_eq!(ever(&capped), BTreeSet::new());
 }

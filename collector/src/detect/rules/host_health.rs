@@ -3,6 +3,7 @@
 mod pressure;
 
 use std::collections::BTreeSet;
+use std::ops::Add as _;
 
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{CPU_STEAL, HOST_STALLS, HOST_TIMER_DELAY, Metric, NODE_CPUS};
@@ -202,15 +203,7 @@ fn counted(history: &NodeHistory, limit: &Limit) -> Option<Increase> {
     let rises = series.filter_map(|(_, window)| window.increase(WINDOW_SECONDS));
     // The default scrape has only the histogram.
     let of_timers = || timers_later_than(history, limit.threshold?);
-    rises.reduce(sum).or_else(of_timers)
-}
-
-/// Of the series of one scrape.
-fn sum(own: Increase, other: Increase) -> Increase {
-    Increase {
-        amount: own.amount + other.amount,
-        seconds: own.seconds.max(other.seconds),
-    }
+    rises.reduce(Increase::add).or_else(of_timers)
 }
 
 /// A node's rate; of stolen time per processor, for a thread is delayed by the share of time that its processor loses,
@@ -241,7 +234,7 @@ fn timers_later_than(history: &NodeHistory, threshold: &str) -> Option<Increase>
                 ..rise
             })
         });
-    rises.reduce(sum)
+    rises.reduce(Increase::add)
 }
 
 fn evidence(

@@ -1,6 +1,7 @@
 //! Hardware faults that a node reports: fans, power supplies, temperatures, memory, throttled processors.
 
 use std::collections::BTreeMap;
+use std::ops::Add as _;
 
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{
@@ -13,7 +14,7 @@ use crate::detect::gpus;
 use crate::detect::peers;
 use crate::detect::peers::{MIN_PEERS, is_by_chance, mean_events, median};
 use crate::detect::registry::{Rule, Threshold};
-use crate::store::NodeHistory;
+use crate::store::{Increase, NodeHistory};
 
 /// The state of a sensor that is critical; 1 is a warning, 0 nominal.
 const CRITICAL: f64 = 2.0;
@@ -282,11 +283,7 @@ fn counted(view: &View<'_>, limit: &Limit, out: &mut Vec<Evidence>) {
         let of_kind = history.series(limit.metric);
         let of_kind = of_kind.filter(|(labels, _)| labels.values().last() == Some(limit.kind));
         let rises = of_kind.filter_map(|(_, window)| window.increase(WINDOW_SECONDS));
-        let rise = rises.reduce(|sum, rise| crate::store::Increase {
-            amount: sum.amount + rise.amount,
-            seconds: sum.seconds.max(rise.seconds),
-        });
-        Some((node, rise?))
+        Some((node, rises.reduce(Increase::add)?))
     });
     let rises: Vec<_> = rises.collect();
     let per_hour = |amount: f64| 3600.0 * amount / WINDOW_SECONDS;

@@ -1,7 +1,5 @@
 //! Storage that keeps many nodes waiting at once, or one while the others do not wait.
 
-use std::collections::BTreeSet;
-
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{CPU_IOWAIT, GPU_UTILIZATION, HOST_PRESSURE, Metric};
 
@@ -47,7 +45,7 @@ enum Source {
     SomeWait,
     /// Time in which all processes waited.
     AllWait,
-    /// CPU time that was idle while I/O was under way, summed over all CPUs: of kernels that do not measure pressure.
+    /// CPU time that was idle while I/O was under way, summed over all CPUs: only of nodes that do not measure pressure.
     IdleCpus,
 }
 
@@ -61,13 +59,11 @@ impl Source {
 
     /// The counters of a node that add up to its wait.
     fn counters(self, history: &NodeHistory) -> Vec<Window<'_>> {
-        let pressure = |kind| {
-            let window = history.window(&HOST_PRESSURE, &["io", kind]);
-            window.into_iter().collect()
-        };
+        let pressure = |kind| history.window(&HOST_PRESSURE, &["io", kind]);
         match self {
-            Self::SomeWait => pressure("some"),
-            Self::AllWait => pressure("full"),
+            Self::SomeWait => pressure("some").into_iter().collect(),
+            Self::AllWait => pressure("full").into_iter().collect(),
+            Self::IdleCpus if pressure("some").is_some() => Vec::new(),
             Self::IdleCpus => io_waits(history),
         }
     }
@@ -212,7 +208,7 @@ fn waits<'a>(view: &View<'a>, source: Source, seconds: f64) -> Vec<Wait<'a>> {
     let waits = nodes.filter_map(|(node, history)| {
         let counters = source.counters(history);
         let rises = counters.iter().map(|of| of.increase(seconds));
-        let mut rise = rises.reduce(|sum, of| sum.zip(of).map(|(a, b)| sum_of(a, b)))??;
+        let mut rise = rises.reduce(|sum, of| Some(sum? + of?))??;
         // Several CPUs wait at once: as pressure does, it counts that some task waits.
         rise.amount = rise.amount.min(rise.seconds);
         Some(Wait {
@@ -223,14 +219,6 @@ fn waits<'a>(view: &View<'a>, source: Source, seconds: f64) -> Vec<Wait<'a>> {
         })
     });
     waits.collect()
-}
-
-/// Two rises in about the same time.
-fn sum_of(a: Increase, b: Increase) -> Increase {
-    Increase {
-        amount: a.amount + b.amount,
-        seconds: a.seconds.max(b.seconds),
-    }
 }
 
 /// What keeps many nodes waiting is none of them.
@@ -258,13 +246,8 @@ fn of_many(view: &View<'_>, long: &[&Wait<'_>], nodes: usize) -> Option<Evidence
 
 /// A node that waits while the others do not: of those that measure pressure, or of those that do not.
 fn alone(view: &View<'_>) -> Option<Evidence> {
-    let pressure = waits(view, Source::SomeWait, ALONE_WINDOW_SECONDS);
-    let measure: BTreeSet<_> = pressure.iter().map(|wait| wait.node).collect();
-    of_single(view, &pressure).or_else(|| {
-        let mut idle = waits(view, Source::IdleCpus, ALONE_WINDOW_SECONDS);
-        idle.retain(|wait| !measure.contains(wait.node));
-        of_single(view, &idle)
-    })
+    let of = |source| of_single(view, &waits(view, source, ALONE_WINDOW_SECONDS));
+    of(Source::SomeWait).or_else(|| of(Source::IdleCpus))
 }
 
 /// Nodes of a job that loads a checkpoint wait together, and do not compute yet.
@@ -279,21 +262,18 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
     };
     let is_long =
         wait.rise.rate() >= least && wait.rise.amount >= ALONE_MIN_SHARE * ALONE_WINDOW_SECONDS;
-    let (node, seconds) = (wait.node, wait.rise.seconds);
-    let statement = match wait.source {
-        Source::SomeWait | Source::AllWait => format!(
-            "Processes of {node} waited for I/O for {:.0} % of the last {seconds:.0} s, those of the median node for {:.1} %.",
-            100.0 * wait.rise.rate(),
-            100.0 * usual
-        ),
-        Source::IdleCpus => format!(
-            "CPUs of {node} were idle for {:.0} % of the last {seconds:.0} s because tasks waited for I/O, those of the median node for {:.1} %.",
-            100.0 * wait.rise.rate(),
-            100.0 * usual
-        ),
+    let (who, did, why) = match wait.source {
+        Source::SomeWait | Source::AllWait => ("Processes", "waited for I/O", ""),
+        Source::IdleCpus => ("CPUs", "were idle", " because tasks waited for I/O"),
     };
     (is_long && wait.is_throughout()).then(|| Evidence {
-        statement,
+        statement: format!(
+            "{who} of {} {did} for {:.0} % of the last {:.0} s{why}, those of the median node for {:.1} %.",
+            wait.node,
+            100.0 * wait.rise.rate(),
+            wait.rise.seconds,
+            100.0 * usual
+        ),
         // Waiting of some process is no measure of what a job loses.
         effect: 0.0,
         ..evidence(wait)
