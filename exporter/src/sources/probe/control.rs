@@ -21,11 +21,20 @@ const EXTENDED_ERROR: usize = 16;
 const SOL_IP: i32 = libc::IPPROTO_IP;
 const SOL_IPV6: i32 = libc::IPPROTO_IPV6;
 
+/// When a datagram left or arrived, by each clock that took the time; nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Stamps {
+    /// By the kernel, of the system's clock.
+    pub kernel: Option<u64>,
+    /// By the NIC, of its own clock: comparable only with times of the same NIC.
+    pub nic: Option<u64>,
+}
+
 /// What the kernel reports about one datagram besides its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Told {
-    /// When it arrived, or left, by the kernel's software timestamp: nanoseconds of the system's clock.
-    pub at_nanos: Option<u64>,
+    /// When it arrived or left. The kernel reports the two times of a departure in two messages.
+    pub at: Stamps,
     /// Which of our addresses it was sent to, and by which interface it came.
     pub to: Option<(IpAddr, u32)>,
     /// Its type of service (traffic class).
@@ -51,7 +60,7 @@ pub(super) fn read(bytes: &[u8]) -> Told {
     let mut rest = bytes;
     while let Some((level, kind, data)) = message(rest) {
         match (level, kind) {
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => told.at_nanos = software_time(data),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => told.at = stamps(data),
             (SOL_IP, libc::IP_PKTINFO) => {
                 told.to = fixed::<4>(data, 4)
                     .zip(fixed(data, 0))
@@ -87,10 +96,18 @@ fn message(bytes: &[u8]) -> Option<(i32, i32, &[u8])> {
     Some((level, kind, bytes.get(HEADER..length)?))
 }
 
-/// `struct scm_timestamping`: three times, of which the first is software's. Zero is none.
-fn software_time(data: &[u8]) -> Option<u64> {
-    let seconds = i64::from_ne_bytes(fixed(data, 0)?);
-    let nanos = i64::from_ne_bytes(fixed(data, 8)?);
+/// `struct scm_timestamping`: three times, of which the first is the kernel's, the last the NIC's.
+fn stamps(data: &[u8]) -> Stamps {
+    Stamps {
+        kernel: time(data, 0),
+        nic: time(data, 32),
+    }
+}
+
+/// `struct timespec` at this place. Zero is none.
+fn time(data: &[u8], at: usize) -> Option<u64> {
+    let seconds = i64::from_ne_bytes(fixed(data, at)?);
+    let nanos = i64::from_ne_bytes(fixed(data, at + 8)?);
     let nanos = u64::try_from(nanos).ok()?;
     let seconds = u64::try_from(seconds).ok()?;
     let time = seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?;
@@ -269,16 +286,21 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_zero_is_none() {
-        let stamp = |seconds: i64, nanos: i64| {
-            let mut data = [0; 48];
-            data[..8].copy_from_slice(&seconds.to_ne_bytes());
-            data[8..16].copy_from_slice(&nanos.to_ne_bytes());
-            read(&one(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &data)).at_nanos
-        };
-        assert_eq!(stamp(2, 5), Some(2_000_000_005));
-        assert_eq!(stamp(0, 0), None);
-        assert_eq!(stamp(-1, 0), None);
+    fn the_kernels_time_is_the_first_and_the_nics_the_last_and_zero_is_none() {
+        for (words, kernel, nic) in [
+            ([2, 5, 0, 0, 0, 0], Some(2_000_000_005), None),
+            ([0, 0, 0, 0, 3, 7], None, Some(3_000_000_007)),
+            // An arrival has both; the middle one is no longer used by any kernel.
+            ([2, 5, 9, 9, 3, 7], Some(2_000_000_005), Some(3_000_000_007)),
+            ([0; 6], None, None),
+            ([-1, 0, 0, 0, -1, 0], None, None),
+        ] {
+            let data: Vec<u8> = words.into_iter().flat_map(i64::to_ne_bytes).collect();
+            let told = read(&one(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &data));
+            assert_eq!(told.at, Stamps { kernel, nic }, "{words:?}");
+        }
+        let short = one(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &[1; 16]);
+        assert_eq!(read(&short).at.nic, None);
     }
 
     proptest! {

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::control::Stamps;
+
 /// What became of the probes of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -34,10 +36,24 @@ pub(super) struct Now {
 struct Asked {
     sequence: u64,
     at: Now,
-    /// Its number among what the socket has sent, until the kernel reported when it left.
+    /// Its number among what the socket has sent; none if these were counted anew since.
     number: Option<u32>,
-    /// When it left, by the kernel, system clock.
-    left: Option<u64>,
+    /// When it left.
+    left: Stamps,
+}
+
+impl Asked {
+    /// How long the answer took since the probe left, by the NIC's clock if it stamped both, else by the kernel's; none
+    /// by a clock that was set meanwhile. The answer was waited for so long in all.
+    fn took(&self, arrived: Stamps, waited: u64) -> Option<u64> {
+        // Of a clock that was set the difference is too much, or none at all.
+        let between = |left: Option<u64>, arrived: Option<u64>| {
+            let took = arrived?.checked_sub(left?)?;
+            (took <= waited).then_some(took)
+        };
+        let left = self.left.kernel.unwrap_or(self.at.system);
+        between(self.left.nic, arrived.nic).or_else(|| between(Some(left), arrived.kernel))
+    }
 }
 
 /// The result of a completed probe.
@@ -70,18 +86,19 @@ impl Flow {
             sequence: self.next,
             at,
             number: Some(number),
-            left: None,
+            left: Stamps::default(),
         });
         self.next += 1;
     }
 
-    /// The socket's so-and-so-many-th datagram left at this time, system clock.
-    pub(super) fn left(&mut self, number: u32, at: u64) {
+    /// The socket's so-and-so-many-th datagram left at this time; each clock may report by itself.
+    pub(super) fn left(&mut self, number: u32, at: Stamps) {
         let of = |asked: &&mut Asked| asked.number == Some(number);
         if let Some(asked) = self.asked.iter_mut().rev().find(of) {
-            asked.number = None;
             // A number that was taken for another's would be reported by its time.
-            asked.left = Some(at).filter(|at| *at >= asked.at.system);
+            let kernel = at.kernel.filter(|at| *at >= asked.at.system);
+            asked.left.kernel = asked.left.kernel.or(kernel);
+            asked.left.nic = asked.left.nic.or(at.nic);
         }
     }
 
@@ -97,12 +114,11 @@ impl Flow {
         self.asked.clear();
     }
 
-    /// An answer that arrived at this time, system clock, where the kernel reported it. None if no probe waits
-    /// for it.
+    /// An answer that arrived at this time. None if no probe waits for it.
     pub(super) fn answered(
         &mut self,
         sequence: u64,
-        arrived: Option<u64>,
+        arrived: Stamps,
         residence: Option<u64>,
         now: Now,
         limits: Limits,
@@ -113,10 +129,7 @@ impl Flow {
             .position(|asked| asked.sequence == sequence)?;
         let asked = self.asked.remove(place)?;
         let waited = now.steady.saturating_sub(asked.at.steady);
-        let left = asked.left.unwrap_or(asked.at.system);
-        // Of a clock that was set meanwhile the difference is too much, or none at all.
-        let took = arrived.and_then(|arrived| arrived.checked_sub(left));
-        let took = took.filter(|took| *took <= waited);
+        let took = asked.took(arrived, waited);
         self.counts.sent += 1;
         if took.unwrap_or(waited) > limits.timeout_nanos {
             self.counts.lost += 1;
@@ -176,6 +189,13 @@ mod tests {
         }
     }
 
+    fn kernel(at: u64) -> Stamps {
+        Stamps {
+            kernel: Some(at),
+            nic: None,
+        }
+    }
+
     /// What becomes of one probe that left and arrived so long after it was sent, that spent so long in the other node,
     /// and that was looked at when so much time had passed; microseconds.
     fn one([left, arrived, residence]: [Option<u64>; 3], looked: u64) -> (Outcome, [u64; 3]) {
@@ -183,9 +203,13 @@ mod tests {
         let sent = at(10 * MS);
         flow.asked(sent, 0);
         if let Some(left) = left {
-            flow.left(0, sent.system + left * US);
+            flow.left(0, kernel(sent.system + left * US));
         }
         let arrived = arrived.map(|arrived| sent.system + arrived * US);
+        let arrived = Stamps {
+            kernel: arrived,
+            nic: None,
+        };
         let residence = residence.map(|residence| residence * US);
         let now = at(10 * MS + looked * US);
         let outcome = flow.answered(0, arrived, residence, now, LIMITS);
@@ -242,6 +266,37 @@ mod tests {
         }
     }
 
+    /// The round trip in microseconds, where the kernel counts 80 us and the NIC's clock is this long before the system's;
+    /// it may step during the probe.
+    fn by_the_nic(left: Option<u64>, arrived: Option<u64>) -> Option<u64> {
+        let mut flow = Flow::default();
+        let sent = at(10 * MS);
+        flow.asked(sent, 0);
+        // Each departure comes in a message of its own, the kernel's first.
+        flow.left(0, kernel(sent.system + 5 * US));
+        let nic = left.map(|left| left * US);
+        flow.left(0, Stamps { kernel: None, nic });
+        let arrived = Stamps {
+            nic: arrived.map(|arrived| arrived * US),
+            ..kernel(sent.system + 85 * US)
+        };
+        let outcome = flow.answered(0, arrived, Some(10 * US), at(30 * MS), LIMITS);
+        match outcome.expect("it is waited for") {
+            Outcome::Answered(took) => took.map(|nanos| nanos / US),
+            Outcome::Lost => None,
+        }
+    }
+
+    #[test]
+    fn a_round_trip_is_by_the_nics_clock_where_it_stamped_both_ends() {
+        assert_eq!(by_the_nic(Some(1_000), Some(1_050)), Some(40));
+        // One end only, or a clock that was set: the kernel's.
+        assert_eq!(by_the_nic(Some(1_000), None), Some(70));
+        assert_eq!(by_the_nic(None, Some(1_050)), Some(70));
+        assert_eq!(by_the_nic(Some(1_000), Some(900)), Some(70));
+        assert_eq!(by_the_nic(Some(1_000), Some(40_000)), Some(70));
+    }
+
     #[test]
     fn what_is_not_answered_in_time_is_lost_once_and_a_late_answer_is_nothing() {
         let mut flow = Flow::default();
@@ -252,11 +307,11 @@ mod tests {
         assert_eq!(flow.give_up(at(500 * MS), LIMITS), 0);
         assert_eq!(flow.give_up(at(650 * MS), LIMITS), 2);
         assert_eq!(flow.counts(), counts(2, 2, 0));
-        let late = flow.answered(0, None, None, at(660 * MS), LIMITS);
+        let late = flow.answered(0, Stamps::default(), None, at(660 * MS), LIMITS);
         assert_eq!((late, flow.counts()), (None, counts(2, 2, 0)));
-        let good = flow.answered(2, None, None, at(660 * MS), LIMITS);
+        let good = flow.answered(2, Stamps::default(), None, at(660 * MS), LIMITS);
         assert_eq!(good, Some(Outcome::Answered(None)));
-        let again = flow.answered(2, None, None, at(661 * MS), LIMITS);
+        let again = flow.answered(2, Stamps::default(), None, at(661 * MS), LIMITS);
         assert_eq!((again, flow.counts()), (None, counts(3, 2, 0)));
         assert_eq!(flow.deadline(LIMITS), None);
     }
@@ -267,12 +322,12 @@ mod tests {
         flow.asked(at(0), 7);
         flow.forget_numbers();
         flow.asked(at(100 * MS), 7);
-        flow.left(7, EPOCH + 100 * MS + 3 * US);
-        let first = flow.answered(0, Some(EPOCH + 40 * US), Some(0), at(110 * MS), LIMITS);
+        flow.left(7, kernel(EPOCH + 100 * MS + 3 * US));
+        let first = flow.answered(0, kernel(EPOCH + 40 * US), Some(0), at(110 * MS), LIMITS);
         assert_eq!(first, Some(Outcome::Answered(Some(40 * US))));
         let second = flow.answered(
             1,
-            Some(EPOCH + 100 * MS + 40 * US),
+            kernel(EPOCH + 100 * MS + 40 * US),
             Some(0),
             at(110 * MS),
             LIMITS,
@@ -284,8 +339,8 @@ mod tests {
     fn a_departure_before_it_was_sent_is_anothers() {
         let mut flow = Flow::default();
         flow.asked(at(100 * MS), 0);
-        flow.left(0, EPOCH + 99 * MS);
-        let arrived = Some(EPOCH + 100 * MS + 40 * US);
+        flow.left(0, kernel(EPOCH + 99 * MS));
+        let arrived = kernel(EPOCH + 100 * MS + 40 * US);
         let outcome = flow.answered(0, arrived, Some(0), at(110 * MS), LIMITS);
         assert_eq!(outcome, Some(Outcome::Answered(Some(40 * US))));
     }
@@ -299,9 +354,9 @@ mod tests {
                 now += later * MS;
                 match what {
                     0 | 1 => flow.asked(at(now), sequence as u32),
-                    2 => flow.left(sequence as u32, EPOCH + now),
+                    2 => flow.left(sequence as u32, kernel(EPOCH + now)),
                     _ => {
-                        flow.answered(sequence, Some(EPOCH + now), Some(0), at(now), LIMITS);
+                        flow.answered(sequence, kernel(EPOCH + now), Some(0), at(now), LIMITS);
                         flow.give_up(at(now), LIMITS);
                     }
                 }

@@ -17,6 +17,8 @@ pub struct LocalNic {
     pub netdev: String,
     /// The interface that has the addresses: its own, or the bond that it belongs to.
     pub interface: String,
+    /// Whether that interface is one device with one clock, not a bond of several or a virtual one.
+    pub is_one_device: bool,
     /// By which others may reach it, in order; or why they are not known.
     pub addresses: Result<Vec<IpAddr>, Miss>,
 }
@@ -82,10 +84,15 @@ fn nic(
         Ok((interface, addresses)) => (interface, Ok(addresses)),
         Err(miss) => (netdev.clone(), Err(miss)),
     };
+    let is_one_device = sysfs
+        .dir("class/net")
+        .and_then(|class| class.dir(&interface))
+        .is_ok_and(|dir| dir.has("device"));
     LocalNic {
         device: device.to_owned(),
         netdev,
         interface,
+        is_one_device,
         addresses,
     }
 }

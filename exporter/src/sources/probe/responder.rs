@@ -148,7 +148,7 @@ fn answer(socket: &Socket, shared: &Shared, datagram: &Datagram<'_>) {
     }
     drop(state);
     // Taken as late as can be: what comes behind it is the driver's.
-    let arrived = datagram.told.at_nanos;
+    let arrived = datagram.told.at.kernel;
     let residence_nanos = arrived.and_then(|at| clock::system().checked_sub(at));
     let bytes = Packet::Answer {
         question,

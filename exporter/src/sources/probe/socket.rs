@@ -22,12 +22,18 @@ pub(super) const BATCH: usize = 8;
 const KEPT: usize = 2 * wire::LENGTH;
 /// Room for an address: `sizeof(struct sockaddr_storage)`.
 const NAME: usize = 128;
-/// Timestamps that are asked for: software's, of arrival and of departure, the latter by number and without the
+/// Timestamps that are asked for: the kernel's, of arrival and of departure, the latter by number and without the
 /// bytes that left.
 const STAMPS: u32 = libc::SOF_TIMESTAMPING_SOFTWARE
     | libc::SOF_TIMESTAMPING_RX_SOFTWARE
     | libc::SOF_TIMESTAMPING_TX_SOFTWARE
     | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+/// The NIC's besides, of its own clock, where its timestamps are switched on (`SIOCSHWTSTAMP`, by `ptp4l` for example): that
+/// is a setting of the NIC for all its traffic, so it is only used here, never changed.
+const NIC_STAMPS: u32 = libc::SOF_TIMESTAMPING_RAW_HARDWARE
+    | libc::SOF_TIMESTAMPING_RX_HARDWARE
+    | libc::SOF_TIMESTAMPING_TX_HARDWARE
+    | libc::SOF_TIMESTAMPING_OPT_TX_SWHW;
 
 /// Where datagrams wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,18 +49,27 @@ pub(super) enum Queue {
 pub(super) struct Socket {
     descriptor: OwnedFd,
     v6: bool,
+    /// What `SO_TIMESTAMPING` asks for.
+    stamps: u32,
 }
 
 impl Socket {
-    /// A socket that asks one peer, by one interface, from one address and port, and never waits. Needs no
+    /// A socket that asks one peer, by one interface, from one address and port, and never waits. It asks for the NIC's
+    /// timestamps too where the interface is one device: those of a bond's NICs are of different clocks. Needs no
     /// capability since Linux 5.7; before, binding to the interface needs `CAP_NET_RAW`.
     pub(super) fn asking(
         interface: &str,
+        is_one_device: bool,
         local: SocketAddr,
         peer: SocketAddr,
         dscp: u8,
     ) -> Result<Self, Errno> {
-        let socket = Self::open(local.is_ipv6(), SocketFlags::NONBLOCK)?;
+        let stamps = if is_one_device {
+            STAMPS | NIC_STAMPS
+        } else {
+            STAMPS
+        };
+        let socket = Self::open(local.is_ipv6(), SocketFlags::NONBLOCK, stamps)?;
         socket.set(
             libc::SOL_SOCKET,
             libc::SO_BINDTODEVICE,
@@ -75,7 +90,9 @@ impl Socket {
 
     /// A socket that replies at an address, and waits at most so long for a request.
     pub(super) fn answering(local: SocketAddr, patience: Duration) -> Result<Self, Errno> {
-        let socket = Self::open(local.is_ipv6(), SocketFlags::empty())?;
+        // How long an answer takes is known when it is sent, which the NIC stamps too late: by the kernel's clock only.
+        let stamps = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE;
+        let socket = Self::open(local.is_ipv6(), SocketFlags::empty(), stamps)?;
         let descriptor = &socket.descriptor;
         if socket.v6 {
             // A separate address, and port, for each version.
@@ -86,7 +103,6 @@ impl Socket {
             sockopt::set_ip_recvtos(descriptor, true)?;
             socket.switch_on(libc::IPPROTO_IP, libc::IP_PKTINFO)?;
         }
-        let stamps = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE;
         socket.stamp(stamps)?;
         sockopt::set_socket_timeout(descriptor, sockopt::Timeout::Recv, Some(patience))?;
         rustix::net::bind(descriptor, &local)?;
@@ -95,8 +111,8 @@ impl Socket {
 
     /// Numbers departures from 0 again. After a failed send it is unknown whether the kernel has counted it.
     pub(super) fn count_from_zero(&self) -> Result<(), Errno> {
-        self.stamp(STAMPS)?;
-        self.stamp(STAMPS | libc::SOF_TIMESTAMPING_OPT_ID)
+        self.stamp(self.stamps)?;
+        self.stamp(self.stamps | libc::SOF_TIMESTAMPING_OPT_ID)
     }
 
     /// Sends to the peer; with a separate time to live if one is given.
@@ -168,7 +184,7 @@ impl Socket {
         Ok(received)
     }
 
-    fn open(v6: bool, flags: SocketFlags) -> Result<Self, Errno> {
+    fn open(v6: bool, flags: SocketFlags, stamps: u32) -> Result<Self, Errno> {
         let family = if v6 {
             AddressFamily::INET6
         } else {
@@ -176,7 +192,11 @@ impl Socket {
         };
         let flags = flags | SocketFlags::CLOEXEC;
         let descriptor = socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
-        Ok(Self { descriptor, v6 })
+        Ok(Self {
+            descriptor,
+            v6,
+            stamps,
+        })
     }
 
     fn stamp(&self, what: u32) -> Result<(), Errno> {
@@ -326,7 +346,7 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(20), "no timestamps");
             asking.send(b"ready?", None).expect("sent");
             wait(answering, Queue::Arrived, &mut inbox);
-            stamped = inbox.datagrams().all(|one| one.told.at_nanos.is_some());
+            stamped = inbox.datagrams().all(|one| one.told.at.kernel.is_some());
             wait(asking, Queue::Errors, &mut inbox);
         }
         asking.count_from_zero().expect("counted anew");
@@ -343,7 +363,7 @@ mod tests {
         let peer = taken.local_addr().expect("an address");
         drop(taken);
         let answering = Socket::answering(peer, Duration::from_secs(20)).expect("a socket");
-        let asking = Socket::asking("lo", any, peer, 26).expect("a socket");
+        let asking = Socket::asking("lo", true, any, peer, 26).expect("a socket");
         warm_up(&asking, &answering);
         let (mut there, mut here) = (Inbox::new(), Inbox::new());
         let before = clock::system();
@@ -354,7 +374,7 @@ mod tests {
         assert_eq!(question.bytes, b"what?");
         assert_eq!(question.told.class, Some(26 << 2));
         assert_eq!(question.told.to.map(|(ip, _)| ip), Some(peer.ip()));
-        let arrived = question.told.at_nanos.expect("a timestamp");
+        let arrived = question.told.at.kernel.expect("a timestamp");
         answering.answer(b"that", &question).expect("answered");
 
         wait(&asking, Queue::Errors, &mut here);
@@ -365,9 +385,9 @@ mod tests {
         assert_eq!(answer.bytes, b"that");
         let times = [
             Some(before),
-            left.at_nanos,
+            left.at.kernel,
             Some(arrived),
-            answer.told.at_nanos,
+            answer.told.at.kernel,
             Some(clock::system()),
         ];
         let times: Option<Vec<u64>> = times.into_iter().collect();
@@ -397,6 +417,7 @@ mod tests {
         let asking = Socket {
             descriptor: asking.into(),
             v6: false,
+            stamps: STAMPS,
         };
         asking.send(b"what?", None).expect("sent");
         let mut inbox = Inbox::new();

@@ -51,6 +51,8 @@ pub struct FlowKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ends {
     pub interface: String,
+    /// Whether the interface is one device, so that its timestamps are of one clock.
+    pub is_one_device: bool,
     pub local: IpAddr,
     pub peer: SocketAddr,
     pub dscp: u8,
@@ -230,7 +232,13 @@ impl Way {
         let mut miss = Miss::Failed;
         for port in ports {
             let local = SocketAddr::new(ends.local, port);
-            match Socket::asking(&ends.interface, local, ends.peer, ends.dscp) {
+            match Socket::asking(
+                &ends.interface,
+                ends.is_one_device,
+                local,
+                ends.peer,
+                ends.dscp,
+            ) {
                 Ok(socket) => {
                     common.ports.insert(port);
                     self.port = Some(port);
@@ -274,11 +282,7 @@ impl Way {
 
     fn report(&mut self, datagram: &Datagram<'_>) {
         match datagram.told.report {
-            Some(Report::Left(number)) => {
-                if let Some(at) = datagram.told.at_nanos {
-                    self.flow.left(number, at);
-                }
-            }
+            Some(Report::Left(number)) => self.flow.left(number, datagram.told.at),
             Some(Report::Expired(router)) => {
                 let quoted = quoted_hop(datagram.bytes);
                 // A probe that counts dies only in a loop.
@@ -318,7 +322,7 @@ impl Way {
             }
             return;
         }
-        let arrived = datagram.told.at_nanos;
+        let arrived = datagram.told.at;
         let outcome = self
             .flow
             .answered(question.sequence, arrived, residence_nanos, now, limits);
