@@ -237,6 +237,27 @@ fn stalls_and_steal_are_named_on_the_node_that_has_more_than_others() {
 }
 
 #[test]
+fn steal_that_two_exporters_report_counts_once() {
+    let reported_by_both = |per_second: f64| {
+        with(move |node, seconds| {
+            let rate = if node == 5 { per_second } else { 0.0 };
+            let stolen = rate * seconds as f64;
+            // node_exporter's, mapped, is of all CPUs.
+            ["0", ""]
+                .map(|numa_node| {
+                    format!(
+                        "railscope_cpu_steal_seconds_total{{numa_node=\"{numa_node}\"}} {stolen}\n"
+                    )
+                })
+                .concat()
+        })
+    };
+    let named: &[&str] = &["host-steal host/n5 gpus=4 [gpu/n5:0 gpu/n5:1 gpu/n5:2 gpu/n5:3]"];
+    check(&reported_by_both(0.03), named);
+    check(&reported_by_both(0.015), &[]);
+}
+
+#[test]
 fn stalls_are_the_hypervisors_where_stolen_time_explains_them() {
     let stalls_and = |stolen: f64| {
         with(move |node, seconds| {

@@ -195,7 +195,7 @@ impl Detector for HostHealth {
 
 /// What a node counts, over all of its NUMA nodes; none while it is not known.
 fn counted(history: &NodeHistory, limit: &Limit) -> Option<Increase> {
-    let series = history.series(limit.metric).filter(|(labels, _)| {
+    let series = history.by_numa_node(limit.metric).filter(|(labels, _)| {
         limit
             .threshold
             .is_none_or(|threshold| labels.values().nth(1) == Some(threshold))

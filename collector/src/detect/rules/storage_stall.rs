@@ -64,22 +64,11 @@ impl Source {
             Self::SomeWait => pressure("some").into_iter().collect(),
             Self::AllWait => pressure("full").into_iter().collect(),
             Self::IdleCpus if pressure("some").is_some() => Vec::new(),
-            Self::IdleCpus => io_waits(history),
+            Self::IdleCpus => history
+                .by_numa_node(&CPU_IOWAIT)
+                .map(|(_, of)| of)
+                .collect(),
         }
-    }
-}
-
-/// I/O wait by NUMA node, or of all CPUs where that is all that is known: a node may run exporters of both kinds.
-fn io_waits(history: &NodeHistory) -> Vec<Window<'_>> {
-    let all = history.window(&CPU_IOWAIT, &[""]);
-    let by_numa_node = history.series(&CPU_IOWAIT);
-    let by_numa_node =
-        by_numa_node.filter(|(labels, _)| labels.values().any(|node| !node.is_empty()));
-    let by_numa_node: Vec<_> = by_numa_node.map(|(_, of)| of).collect();
-    if by_numa_node.is_empty() {
-        all.into_iter().collect()
-    } else {
-        by_numa_node
     }
 }
 

@@ -88,6 +88,18 @@ impl NodeHistory {
             .map(|(labels, window, _)| (labels, window))
     }
 
+    /// Series of a metric whose first label is the NUMA node, without that of the whole node where there are others: a node
+    /// may run exporters of both kinds.
+    pub fn by_numa_node(
+        &self,
+        metric: &'static Metric,
+    ) -> impl Iterator<Item = (&Labels, Window<'_>)> {
+        let has_numa_node = |labels: &Labels| labels.values().next() != Some("");
+        let is_split = self.series(metric).any(|(labels, _)| has_numa_node(labels));
+        self.series(metric)
+            .filter(move |(labels, _)| !is_split || has_numa_node(labels))
+    }
+
     /// Those of [`Self::series`] that were not constant for the whole window. Not for metrics of kind info.
     pub fn moving(&self, metric: &'static Metric) -> impl Iterator<Item = (&Labels, Window<'_>)> {
         let column = self.column(metric);
