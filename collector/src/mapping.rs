@@ -31,6 +31,10 @@ const BUILT_IN: &[(&str, &str)] = &[
         include_str!("mapping/built_in/dcgm-exporter.toml"),
     ),
     (
+        "amd-device-metrics-exporter.toml",
+        include_str!("mapping/built_in/amd-device-metrics-exporter.toml"),
+    ),
+    (
         "rdma_exporter.toml",
         include_str!("mapping/built_in/rdma_exporter.toml"),
     ),

@@ -27,6 +27,7 @@ fn every_mapping_that_comes_with_railscope_can_be_read_and_keeps_its_place() {
         [
             "railscope",
             "dcgm-exporter",
+            "amd-device-metrics-exporter",
             "rdma_exporter",
             "node_exporter",
             "amazonefa",

@@ -33,6 +33,7 @@ const UNITS: &[Unit] = &[
     unit("ns", "seconds", 1.0, 1e9),
     unit("joules", "joules", 1.0, 1.0),
     unit("mJ", "joules", 1.0, 1e3),
+    unit("uJ", "joules", 1.0, 1e6),
     unit("watts", "watts", 1.0, 1.0),
     unit("mW", "watts", 1.0, 1e3),
     unit("Hz", "hertz", 1.0, 1.0),
