@@ -1,5 +1,7 @@
 //! Findings from counters of single switch ports: errors, permanent pause, standing queues.
 
+use std::collections::BTreeSet;
+
 use railscope_model::metric::{
     SWITCH_PORT_ECN_MARKED, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS,
     SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_UP,
@@ -277,7 +279,11 @@ fn a_port_whose_speed_falls_is_named_until_it_is_back_whether_its_cable_is_known
     assert!(told(&mut lab, &all).is_empty());
     let fall = [("a", "1", -37.5e9), ("s", "1", -37.5e9), ("a", "33", -25e9)];
     let named = ["port-degraded link/a:1", "port-degraded link/a:33"];
-    assert_eq!(told(&mut lab, &fall), named);
+    assert_eq!(told(&mut lab, &fall), named[..1]);
+    // The other end of the second is not known, and could be a node's port.
+    for _ in 0..2 {
+        assert_eq!(told(&mut lab, &[]), named[..1]);
+    }
     for _ in 0..60 {
         // For longer than the history reaches.
         assert_eq!(told(&mut lab, &[]), named);
@@ -285,6 +291,44 @@ fn a_port_whose_speed_falls_is_named_until_it_is_back_whether_its_cable_is_known
     assert_eq!(told(&mut lab, &[("a", "33", 25e9)]), named[..1]);
     let back = [("a", "1", 37.5e9), ("s", "1", 37.5e9)];
     assert!(told(&mut lab, &back).is_empty());
+}
+
+/// What is named of a switch port and of a node's port, neither of which has a known cable, of which the first falls to a
+/// quarter of its speed, and the second ten seconds later to another.
+fn named_of_both_ends(of_node: f64) -> BTreeSet<String> {
+    let mut lab = leaves();
+    let mut detector = degraded_link::build();
+    let mut named = BTreeSet::new();
+    lab.add("a", &SWITCH_PORT_SPEED, &["33"], 50e9);
+    for reading in 0..15 {
+        if reading == 5 {
+            lab.add("a", &SWITCH_PORT_SPEED, &["33"], -37.5e9);
+        }
+        lab.read();
+        let speed = if reading > 5 { of_node } else { 50e9 };
+        let page = format!(
+            "railscope_rdma_port_up{{device=\"mlx5_0\",port=\"1\"}} 1\n\
+             railscope_rdma_port_speed_bytes_per_second{{device=\"mlx5_0\",port=\"1\"}} {speed}\n"
+        );
+        let now = lab.view().now;
+        let node = lab.history.node_mut(&"n9".parse().expect("a name"));
+        node.ingest(&page, now);
+        let mut out = Vec::new();
+        detector.observe(&lab.view(), &mut out);
+        let said = out
+            .iter()
+            .map(|own| format!("{} {}", own.class.name, own.part));
+        named.extend(said);
+    }
+    named
+}
+
+#[test]
+fn both_ends_of_a_cable_that_no_source_reports_are_named_once() {
+    let (node, switch) = ("port-degraded link/n9:mlx5_0/1", "port-degraded link/a:33");
+    assert!(named_of_both_ends(12.5e9).iter().eq([node]));
+    assert!(named_of_both_ends(25e9).iter().eq([switch, node]));
+    assert!(named_of_both_ends(50e9).iter().eq([switch]));
 }
 
 #[test]
@@ -332,6 +376,26 @@ fn a_queue_at_a_port_that_sends_more_than_the_others_is_of_flows_that_share_it()
     };
     assert_eq!(with_others(bytes), ["path-slow link/a:1"]);
     assert!(with_others(1.5 * bytes).is_empty());
+}
+
+#[test]
+fn a_queue_is_named_only_where_most_ports_between_switches_mark_far_fewer_packets() {
+    let port = |at, marked| Port {
+        at,
+        direction: "receive",
+        paused: 0.0,
+        marked,
+        bytes: 5e10,
+    };
+    let with_others = |share: f64| {
+        let others = [("a", "2"), ("a", "3"), ("b", "1"), ("b", "2")];
+        let mut all = vec![port(("a", "1"), 1.2e6)];
+        all.extend(others.map(|at| port(at, share * 1.2e6)));
+        lab_of(&all).said_by(switch_ports::build)
+    };
+    assert_eq!(with_others(0.1), ["path-slow link/a:1"]);
+    // Each of them has a queue by itself.
+    assert!(with_others(0.5).is_empty());
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Detector for DegradedLink {
         vec![
             Rule::new(&PORT_DOWN, down()),
             Rule::new(&UPLINK_DOWN, Vec::new()),
-            Rule::new(&PORT_DEGRADED, slow),
+            Rule::new(&PORT_DEGRADED, [slow, vec![fallen_speed::apart()]].concat()),
             Rule::new(&PCIE_DEGRADED, pcie),
         ]
     }

@@ -1,4 +1,7 @@
 //! Ports that run slower than they did before: of these no peers are needed, and no cable need be known.
+//!
+//! Both ends of a cable run slower at once. Where no source reports which two ports those are, a switch port is taken for the
+//! other end of a node's port that fell with it, from the same speed to the same speed.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +14,8 @@ use railscope_model::metric::{
 use super::{DOWN_KEPT_SECONDS, TOLERANCE, evidence, gigabits};
 use crate::classes::PORT_DEGRADED;
 use crate::detect::detector::{Evidence, View};
-use crate::detect::port_series::link_at;
+use crate::detect::port_series::{cable_at, link_at};
+use crate::detect::registry::Threshold;
 use crate::store::{NodeHistory, Window};
 
 /// A port of a node or of a switch.
@@ -20,6 +24,20 @@ enum Port {
     Node(NodeName, RdmaPort),
     /// With the name of the port as its exporter has it.
     Switch(SwitchName, String),
+}
+
+/// By how much the two ends of a cable may be seen to fall apart: two scrapes of the slower of the two sources. For so long a
+/// switch port without a known cable waits for the other end.
+const APART_SECONDS: f64 = 30.0;
+
+/// It as a threshold.
+pub(super) fn apart() -> Threshold {
+    Threshold::new(
+        "time within which both ends of a cable that no source reports fall to the same speed",
+        APART_SECONDS,
+        "s",
+        "two scrapes of the slower source (a choice)",
+    )
 }
 
 /// What a port did before it fell.
@@ -51,7 +69,11 @@ impl FallenSpeeds {
             };
             // The other end of the cable, or the peers of the port, have reported it.
             let is_known = |one: &Evidence| one.part == part && one.class == &PORT_DEGRADED;
-            if !out.iter().any(is_known) {
+            let waits = !has_known_cable(view, port)
+                && matches!(port, Port::Switch(..))
+                && (view.now.seconds_since(before.since) < APART_SECONDS
+                    || self.has_other_end(view, before, now));
+            if !waits && !out.iter().any(is_known) {
                 let statement = format!(
                     "{name} runs at {} Gb/s; it ran at {} Gb/s before.",
                     gigabits(now),
@@ -69,6 +91,20 @@ impl FallenSpeeds {
                 ));
             }
         }
+    }
+
+    /// Whether a port of a node without a known cable fell with a switch port, from the same speed to the same.
+    fn has_other_end(&self, view: &View<'_>, fell: &Before, now: f64) -> bool {
+        let is_same = |a: f64, b: f64| a.min(b) >= TOLERANCE * a.max(b);
+        self.before.iter().any(|(port, before)| {
+            let apart = fell.since.seconds_since(before.since);
+            let apart = apart.max(before.since.seconds_since(fell.since));
+            matches!(port, Port::Node(..))
+                && apart <= APART_SECONDS
+                && is_same(before.speed, fell.speed)
+                && speed(view, port).is_some_and(|of_it| is_same(of_it, now))
+                && !has_known_cable(view, port)
+        })
     }
 
     /// Remembers the ports whose speed has just fallen.
@@ -108,6 +144,17 @@ impl FallenSpeeds {
 
 fn highest(window: Window<'_>) -> Option<f64> {
     window.values().max_by(f64::total_cmp)
+}
+
+/// Whether any source reports which port is at the other end.
+fn has_known_cable(view: &View<'_>, port: &Port) -> bool {
+    match port {
+        Port::Node(node, port) => {
+            let link = Part::HostLink(node.clone(), port.clone());
+            view.fabric.find_cable(&link).is_some()
+        }
+        Port::Switch(switch, name) => cable_at(view.fabric, switch, name).is_some(),
+    }
 }
 
 /// Its speed and whether it is up.

@@ -3,7 +3,10 @@
 //! A port with packets in its queue sends at its full speed unless the other end pauses it. One that marks packets for
 //! congestion, is not paused and sends far less is limited by something that no counter shows. A burst fills a queue for a
 //! moment, and its port is busy then. Flows that share a port by chance do the same with every step of a job; their port
-//! sends more than the switch's others, and a limited one does not.
+//! sends more than the switch's others, and a limited one does not. Bursts of small jobs fill all queues alike; a limited port
+//! marks more than the others.
+
+use std::collections::BTreeMap;
 
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
@@ -14,7 +17,7 @@ use railscope_model::metric::{
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
-use crate::detect::peers::median;
+use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::port_series::cable_at;
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory};
@@ -33,11 +36,13 @@ const MAX_PAUSED: f64 = 0.01;
 const MAX_OF_OTHERS: f64 = 1.2;
 /// Least that one of these sends, compared with it.
 const SENDS: f64 = 0.1;
+/// How many times the median share of packets that is marked at ports between switches.
+const ABOVE_USUAL: f64 = 5.0;
 
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time",
+        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of all ports between switches",
         100.0 * MIN_MARKED,
         QUEUE_SECONDS[0],
         100.0 * MAX_SENT,
@@ -97,12 +102,19 @@ pub(super) fn rule() -> Rule {
             "ratio",
             "idle cables are no measure (a choice)",
         ),
+        Threshold::new(
+            "share of packets that are marked, compared with the median of ports between switches",
+            ABOVE_USUAL,
+            "times",
+            "bursts fill all queues alike (a choice)",
+        ),
     ];
     Rule::new(&PATH_SLOW, thresholds)
 }
 
 /// Cables between switches with such a queue at one end.
 pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
+    let mut usual_of = BTreeMap::new();
     for (switch, history) in view.history.fresh_switches(view.now) {
         for (labels, _) in history.moving(&SWITCH_PORT_ECN_MARKED) {
             let labels: Vec<_> = labels.values().collect();
@@ -114,9 +126,13 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
             if let ([Some(queue), _], true) = (&queue, queue.iter().all(stands)) {
                 let found = evidence(view, (switch, port), queue);
                 // Only asked where one stands at a cable between switches.
-                out.extend(
-                    found.filter(|_| !sends_most(view, (switch, history), port, queue.sent)),
-                );
+                let found =
+                    found.filter(|_| !sends_most(view, (switch, history), port, queue.sent));
+                let mut usual = || {
+                    let of = usual_of.entry(priority.to_owned());
+                    *of.or_insert_with(|| usual_share(view, priority))
+                };
+                out.extend(found.filter(|_| queue.marked_share() >= ABOVE_USUAL * usual()));
             }
         }
     }
@@ -161,6 +177,32 @@ impl Queue {
     }
 }
 
+/// Median share of the packets of a priority that ports between switches mark; 0 of too few.
+fn usual_share(view: &View<'_>, priority: &str) -> f64 {
+    let switches = view.history.fresh_switches(view.now);
+    let shares = switches.flat_map(|(switch, history)| {
+        let ports = history.moving(&SWITCH_PORT_TRANSMIT_BYTES);
+        ports.filter_map(move |(labels, _)| {
+            let port = labels.values().next()?;
+            let is_between = is_to_switch(view, switch, port)?;
+            let queue = Queue::of(history, port, priority, QUEUE_SECONDS[0])?;
+            (is_between && queue.sent > 0.0).then(|| queue.marked_share())
+        })
+    });
+    let shares: Vec<_> = shares.collect();
+    let enough = shares.len() >= MIN_PEERS;
+    enough.then(|| median(shares)).flatten().unwrap_or(0.0)
+}
+
+/// Whether a port's other end is a switch; none where that is not known.
+fn is_to_switch(view: &View<'_>, switch: &SwitchName, port: &str) -> Option<bool> {
+    let cable = cable_at(view.fabric, switch, port)?;
+    Some(matches!(
+        view.fabric.vertex(cable.peer).part,
+        Part::Switch(_)
+    ))
+}
+
 /// Whether a port sends more than the switch's other cables to switches.
 fn sends_most(
     view: &View<'_>,
@@ -172,10 +214,9 @@ fn sends_most(
         .moving(&SWITCH_PORT_TRANSMIT_BYTES)
         .filter_map(|(labels, window)| {
             let other = labels.values().next().filter(|other| *other != port)?;
-            let cable = cable_at(view.fabric, switch, other)?;
-            let is_to_switch = matches!(view.fabric.vertex(cable.peer).part, Part::Switch(_));
+            let is_between = is_to_switch(view, switch, other)?;
             let rate = window.increase(QUEUE_SECONDS[0]).map(Increase::rate);
-            rate.filter(|rate| is_to_switch && *rate >= SENDS * sent)
+            rate.filter(|rate| is_between && *rate >= SENDS * sent)
         });
     median(of_others).is_some_and(|usual| sent > MAX_OF_OTHERS * usual)
 }
