@@ -323,6 +323,35 @@ fn errors_of_pcie_links_and_missing_buffers_are_named_by_what_makes_them() {
 }
 
 #[test]
+fn missing_buffers_are_of_one_nic_where_it_has_nearly_all_of_them() {
+    let missing = |of_others: f64| {
+        with(move |node, seconds| {
+            let count = |rail| match (node, rail) {
+                (2, 1) => 200.0 * seconds as f64,
+                (2, _) => of_others * seconds as f64,
+                _ => 0.0,
+            };
+            let line = |rail| {
+                let labels = format!("device=\"mlx5_{rail}\",port=\"1\"");
+                format!(
+                    "railscope_rdma_no_buffer_total{{{labels}}} {}\n",
+                    count(rail)
+                )
+            };
+            [0, 1, 2, 3].map(line).concat()
+        })
+    };
+    check(
+        &missing(1.0),
+        &["receiver-not-ready nic/n2:mlx5_1 gpus=1 [gpu/n2:1]"],
+    );
+    check(
+        &missing(50.0),
+        &["receiver-not-ready host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]"],
+    );
+}
+
+#[test]
 fn a_port_that_loses_its_link_twice_flaps_and_once_it_does_not() {
     let downs = |times: &'static [u64]| {
         with(move |node, seconds| {

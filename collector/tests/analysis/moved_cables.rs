@@ -17,7 +17,7 @@ fn named_of_moved_cables(kind: &str, swept_after: u64) -> Vec<Vec<String>> {
             };
             return down(down(page(node, seconds), 1), 2);
         }
-        let count = if node == 5 && seconds > 50 { 2 } else { 0 };
+        let count = if node == 5 && seconds > 50 { 6 } else { 0 };
         let line = |rail| {
             format!(
                 "railscope_rdma_port_errors_total{{device=\"mlx5_{rail}\",port=\"1\",kind=\"{kind}\"}} {count}\n"

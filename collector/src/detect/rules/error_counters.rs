@@ -2,6 +2,7 @@
 
 mod chance;
 mod limits;
+mod receiver;
 mod switches;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,6 +197,9 @@ impl Detector for ErrorCounters {
             if limit.names == Names::SwitchPort {
                 thresholds.push(switches::threshold());
             }
+            if limit.names == Names::Receiver {
+                thresholds.push(receiver::threshold());
+            }
             Rule {
                 class: limit.class,
                 signal: limit.signal(),
@@ -262,7 +266,7 @@ fn rises_of(
 ) {
     let of_kind =
         |labels: &Labels| limit.kind.is_empty() || labels.values().last() == Some(limit.kind);
-    let mut together: Option<Rise> = None;
+    let mut found = Vec::new();
     for (labels, window) in history.series(limit.metric).filter(|(l, _)| of_kind(l)) {
         let rise = if limit.of_losses {
             losses(window)
@@ -270,28 +274,24 @@ fn rises_of(
             window.increase(WINDOW_SECONDS)
         };
         let Some(rise) = rise else { continue };
-        if limit.names != Names::Node && rise.amount < least {
+        if limit.names != Names::Receiver && rise.amount < least {
             continue;
         }
         let Some(part) = part(labels) else {
             continue;
         };
-        let rise = Rise {
+        found.push(Rise {
             part,
             seen_at: None,
             amount: rise.amount,
             seconds: rise.seconds,
-        };
-        match &mut together {
-            _ if limit.names != Names::Node => rises.push(rise),
-            Some(sum) => {
-                sum.amount += rise.amount;
-                sum.seconds = sum.seconds.max(rise.seconds);
-            }
-            None => together = Some(rise),
-        }
+        });
     }
-    rises.extend(together);
+    if limit.names == Names::Receiver {
+        rises.extend(receiver::of_node(found));
+    } else {
+        rises.append(&mut found);
+    }
 }
 
 /// How often a link went down while it was observed, and at least [`LOSS_WAIT_SECONDS`] ago. A node or driver
@@ -324,7 +324,7 @@ fn part(node: &NodeName, history: &NodeHistory, labels: &Labels, names: Names) -
     let mut labels = labels.values();
     Some(match names {
         Names::SwitchPort => return None,
-        Names::Node => Part::Host(node.clone()),
+        Names::Receiver => Part::Nic(node.clone(), labels.next()?.parse().ok()?),
         Names::Gpu => Part::Gpu(node.clone(), labels.next()?.parse().ok()?),
         Names::PcieLink => Part::PcieLink(node.clone(), labels.next()?.parse().ok()?),
         Names::Netdev => Part::HostLink(node.clone(), netdev::port_of(history, labels.next()?)?),

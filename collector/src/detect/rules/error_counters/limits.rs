@@ -28,8 +28,9 @@ pub(super) enum Names {
     PcieLink,
     /// `gpu`: the GPU.
     Gpu,
-    /// Whatever they name, the node is the cause: all of its series together.
-    Node,
+    /// `device` and `port` of a NIC that lacks receive buffers: all of a node's together, of the node or of the one NIC that has
+    /// nearly all of them.
+    Receiver,
 }
 
 /// Bit errors of a link over all bits, from which it is bad.
@@ -234,7 +235,12 @@ pub(super) const LIMITS: &[Limit] = &[
         "NVSentinel: 5 per minute",
     ),
     Limit::of_cable("link_downed", 0.0, 1.0, "NVSentinel: any").of_losses(),
-    Limit::of_cable("local_link_integrity_errors", 0.0, 1.0, "NVSentinel: any"),
+    Limit::of_cable(
+        "local_link_integrity_errors",
+        0.0,
+        4.0,
+        "NVSentinel: any; infiniband-diags suggests 10 in all; healthy links have single ones, and the counter has 4 bits (a choice)",
+    ),
     Limit::of_cable(
         "excessive_buffer_overrun_errors",
         0.0,
@@ -252,7 +258,7 @@ pub(super) const LIMITS: &[Limit] = &[
     Limit::of_switch(
         "local_link_integrity_errors",
         0.0,
-        1.0,
+        4.0,
         "as for a host port",
     ),
     Limit::of_switch("port_rcv_errors", 36_000.0, 10.0, "as for a host port"),
@@ -318,7 +324,7 @@ pub(super) const LIMITS: &[Limit] = &[
     },
     Limit {
         metric: &RDMA_NO_BUFFER,
-        names: Names::Node,
+        names: Names::Receiver,
         class: &RECEIVER_NOT_READY,
         ..Limit::of_cable(
             "",
