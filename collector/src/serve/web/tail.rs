@@ -143,7 +143,7 @@ fn classes(out: &mut String, classes: &[ClassTail]) -> fmt::Result {
             None => out.push_str("<td>–</td></tr>"),
         }
     }
-    out.push_str("</tbody></table></div>\n<p class=\"hint\">Quantiles lie between the bounds below them: those of the histogram's bucket. A node's own p99.9 is within 0.4 %. The clock adds an error: a NIC that takes timestamps less than 1 µs at its end, a host's clock the delays of interrupts and wake-ups, tens of µs.</p>\n");
+    out.push_str("</tbody></table></div>\n<p class=\"hint\">Quantiles lie between the bounds below them: those of the histogram's bucket. A node's own p99.9 is within 0.4 %. Times include delays of interrupts at both hosts, tens of µs; timestamps of the prober's NIC remove its half.</p>\n");
     Ok(())
 }
 

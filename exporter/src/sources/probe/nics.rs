@@ -8,6 +8,10 @@ use crate::sources::ethtool::{Nic, NicSource};
 use crate::sources::rdma;
 use crate::sources::sysfs::{Buffer, Dir, Miss, Root};
 
+/// Drivers whose NICs report the time of departure in the completion of each packet. Others (igb, i40e, ice) keep the times of one
+/// or a few packets at once: what probes would ask for, a PTP daemon would not get.
+const STAMP_ALL: &[&str] = &["mlx5_core"];
+
 /// A NIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalNic {
@@ -17,8 +21,8 @@ pub struct LocalNic {
     pub netdev: String,
     /// The interface that has the addresses: its own, or the bond that it belongs to.
     pub interface: String,
-    /// Whether that interface is one device with one clock, not a bond of several or a virtual one.
-    pub is_one_device: bool,
+    /// Whether that interface is a NIC that can timestamp every packet by its own clock.
+    pub stamps_all: bool,
     /// By which others may reach it, in order; or why they are not known.
     pub addresses: Result<Vec<IpAddr>, Miss>,
 }
@@ -84,15 +88,17 @@ fn nic(
         Ok((interface, addresses)) => (interface, Ok(addresses)),
         Err(miss) => (netdev.clone(), Err(miss)),
     };
-    let is_one_device = sysfs
+    let driver = sysfs
         .dir("class/net")
-        .and_then(|class| class.dir(&interface))
-        .is_ok_and(|dir| dir.has("device"));
+        .and_then(|class| class.dir(&interface)?.dir("device"))
+        .ok()
+        .and_then(|device| device.link_name("driver"));
+    let stamps_all = driver.is_some_and(|driver| STAMP_ALL.contains(&driver.as_str()));
     LocalNic {
         device: device.to_owned(),
         netdev,
         interface,
-        is_one_device,
+        stamps_all,
         addresses,
     }
 }

@@ -299,7 +299,7 @@ fn wanted(list: &ProbeList, plan: &Plan) -> Vec<Wanted> {
         let ends = nic.and_then(|nic| {
             Ok(Ends {
                 interface: nic.interface.clone(),
-                is_one_device: nic.is_one_device,
+                stamps_all: nic.stamps_all,
                 local: nic.towards(target.address.ip())?,
                 peer: target.address,
                 dscp: list.dscp,

@@ -1,5 +1,5 @@
-//! UDP sockets that report when, by the kernel's clock, a datagram left and arrived, and which router dropped
-//! it.
+//! UDP sockets that report when a datagram left and arrived, by the clocks of the kernel and of the NIC, and which router
+//! dropped it.
 #![allow(
     unsafe_code,
     reason = "socket options without a safe wrapper, and messages with control data"
@@ -55,16 +55,16 @@ pub(super) struct Socket {
 
 impl Socket {
     /// A socket that asks one peer, by one interface, from one address and port, and never waits. It asks for the NIC's
-    /// timestamps too where the interface is one device: those of a bond's NICs are of different clocks. Needs no
+    /// timestamps too if the NIC can take them of every packet. Needs no
     /// capability since Linux 5.7; before, binding to the interface needs `CAP_NET_RAW`.
     pub(super) fn asking(
         interface: &str,
-        is_one_device: bool,
+        stamps_all: bool,
         local: SocketAddr,
         peer: SocketAddr,
         dscp: u8,
     ) -> Result<Self, Errno> {
-        let stamps = if is_one_device {
+        let stamps = if stamps_all {
             STAMPS | NIC_STAMPS
         } else {
             STAMPS

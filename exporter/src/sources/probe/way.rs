@@ -51,8 +51,8 @@ pub struct FlowKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ends {
     pub interface: String,
-    /// Whether the interface is one device, so that its timestamps are of one clock.
-    pub is_one_device: bool,
+    /// Whether the interface is a NIC that can timestamp every packet.
+    pub stamps_all: bool,
     pub local: IpAddr,
     pub peer: SocketAddr,
     pub dscp: u8,
@@ -234,7 +234,7 @@ impl Way {
             let local = SocketAddr::new(ends.local, port);
             match Socket::asking(
                 &ends.interface,
-                ends.is_one_device,
+                ends.stamps_all,
                 local,
                 ends.peer,
                 ends.dscp,
