@@ -115,8 +115,8 @@ impl BeforeNics {
 pub(super) struct Credits {
     counts: PortSeries<2>,
     before: BeforeNics,
-    /// NICs that their switches wait for, with the bytes a second that they received before that, if it is known.
-    before_wait: BTreeMap<Part, Option<f64>>,
+    /// NICs that their switches wait for, with what they received before that, if it is known.
+    before_wait: BTreeMap<Part, Option<Received>>,
     past: OwnPast,
 }
 
@@ -165,16 +165,14 @@ impl Credits {
         };
         // Only asked where one waits.
         let sent_beside = OnceCell::new();
-        let receives_most = |own: &Waits<'_>| {
+        let group_of = |own: &Waits<'_>| {
             let groups = sent_beside.get_or_init(|| {
                 let sending = rates
                     .iter()
                     .filter_map(|own| Some((beside(view, own.port.0), own.sent()?)));
                 grouped(sending)
             });
-            let group = groups.get(&beside(view, own.port.0));
-            let (group, sent) = group.zip(own.sent())?;
-            is_more_than_most(sent, group)
+            groups.get(&beside(view, own.port.0))
         };
         let could_send = |own: &&Waits<'_>| {
             own.ticks >= MOST_TICKS || own.sent().is_none_or(|sent| sent > NO_TRAFFIC)
@@ -191,10 +189,13 @@ impl Credits {
         let waiting: Vec<_> = waiting.filter(far_by_byte).collect();
         remember(before_wait, view, &rates, &waiting);
         let is_slow = |own: &&&Waits<'_>| {
+            let Some((sent, group)) = own.sent().zip(group_of(own)) else {
+                return true;
+            };
             let before = before_wait.get(own.nic(view)).copied().flatten();
-            let more = before.zip(own.sent());
-            let more = more.map(|(before, sent)| sent > MORE * before);
-            !is_sent_too_much(receives_most(own), more)
+            let now = Received::of(sent, group.clone());
+            let more = before.map(|before| now.is_more_than(before));
+            !is_sent_too_much(is_more_than_most(sent, group), more)
         };
         past.forget(view.now);
         let without_past = WAIT_WITHOUT_PAST * usual;
@@ -241,12 +242,49 @@ impl Waits<'_> {
         self.back_pressure().sent()
     }
 
-    /// What it sent in as much time before it began to wait, bytes a second.
-    fn sent_before(&self, now: Timestamp) -> Option<f64> {
-        let begin = now.plus_seconds(-lasts(self.wait, now));
+    /// What it sent in as much time before this, bytes a second.
+    fn sent_before(&self, end: Timestamp) -> Option<f64> {
         let bytes = self.bytes?;
-        let earlier = bytes.count_at(begin.plus_seconds(-WINDOW_SECONDS))?;
-        Some((bytes.count_at(begin)? - earlier) / WINDOW_SECONDS)
+        let earlier = bytes.count_at(end.plus_seconds(-WINDOW_SECONDS))?;
+        Some((bytes.count_at(end)? - earlier) / WINDOW_SECONDS)
+    }
+}
+
+/// What a NIC received, and the median NIC beside it, bytes a second.
+#[derive(Debug, Clone, Copy)]
+struct Received {
+    own: f64,
+    beside: f64,
+}
+
+impl Received {
+    /// `group`: what the NICs beside it received, itself included.
+    fn of(own: f64, group: Vec<f64>) -> Self {
+        Self {
+            own,
+            beside: lower_median(group),
+        }
+    }
+
+    /// Before the switch of a NIC began to wait.
+    fn before(view: &View<'_>, own: &Waits<'_>, read: &[Waits<'_>]) -> Option<Self> {
+        let begin = view.now.plus_seconds(-lasts(own.wait, view.now));
+        let group = beside(view, own.port.0);
+        let group = read
+            .iter()
+            .filter(|other| beside(view, other.port.0) == group);
+        let group = group.filter_map(|other| other.sent_before(begin));
+        Some(Self::of(own.sent_before(begin)?, group.collect()))
+    }
+
+    /// Whether it is more than before, compared with what the NICs beside it received then and now: a job that pauses sends less
+    /// to all. By itself where they had no traffic.
+    fn is_more_than(self, before: Self) -> bool {
+        if before.beside > NO_TRAFFIC {
+            self.own * before.beside > MORE * before.own * self.beside
+        } else {
+            self.own > MORE * before.own
+        }
     }
 }
 
@@ -324,7 +362,7 @@ fn is_full(view: &View<'_>, node: &NodeName, device: &RdmaDevice) -> bool {
 
 /// Remembers what NICs received before their switches began to wait, until a switch reports that it no longer does.
 fn remember(
-    before_wait: &mut BTreeMap<Part, Option<f64>>,
+    before_wait: &mut BTreeMap<Part, Option<Received>>,
     view: &View<'_>,
     read: &[Waits<'_>],
     waiting: &[&Waits<'_>],
@@ -339,7 +377,7 @@ fn remember(
     for own in waiting {
         let nic = own.nic(view);
         if !before_wait.contains_key(nic) {
-            before_wait.insert(nic.clone(), own.sent_before(view.now));
+            before_wait.insert(nic.clone(), Received::before(view, own, read));
         }
     }
 }
@@ -395,7 +433,7 @@ fn lasts(wait: Window<'_>, now: Timestamp) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_more_than_most, is_sent_too_much};
+    use super::{Received, is_more_than_most, is_sent_too_much};
 
     #[test]
     fn a_port_is_compared_with_those_that_have_traffic() {
@@ -409,6 +447,24 @@ mod tests {
             (&[9.0], Some(false)),
         ] {
             assert_eq!(is_more_than_most(9.0, group), expected, "{group:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_nic_receives_is_compared_with_before_as_the_nics_beside_it_are() {
+        let received = |own, beside| Received { own, beside };
+        for (before, now, is_more) in [
+            // All receive less, and it as they do.
+            (received(29e9, 29e9), received(12e9, 12e9), false),
+            // Their job pauses, and others still send to it.
+            (received(29e9, 29e9), received(12e9, 0.0), true),
+            // It always received twice as much.
+            (received(20e9, 10e9), received(10e9, 5e9), false),
+            // The others had no traffic.
+            (received(10e9, 0.0), received(12e9, 0.0), false),
+            (received(10e9, 0.0), received(20e9, 0.0), true),
+        ] {
+            assert_eq!(now.is_more_than(before), is_more, "{before:?} {now:?}");
         }
     }
 
