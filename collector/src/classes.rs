@@ -274,12 +274,12 @@ pub static HOST_HARDWARE: Class = Class {
     action: "Check the BMC's event log and replace the part that it names: fan, power supply, memory module; for a hot CPU repair the heat sink or the air flow.",
 };
 
-/// A node posts receive buffers too late.
+/// A node, or one of its NICs, lacks receive buffers.
 pub static RECEIVER_NOT_READY: Class = Class {
     name: "receiver-not-ready",
     severity: Severity::Warning,
     title: "Receiver has no buffers ready",
-    action: "Check the processes of the job on this node: those that post receives lack CPU time or are stuck.",
+    action: "Check the processes of the job on this node: those that post receives lack CPU time or are stuck. If one NIC is named, check its PCIe link too.",
 };
 
 /// A PCIe link corrupts packets and sends them again.

@@ -323,6 +323,22 @@ fn errors_of_pcie_links_and_missing_buffers_are_named_by_what_makes_them() {
 }
 
 #[test]
+fn single_errors_of_a_link_s_integrity_are_no_fault() {
+    let errors = |count: u32| {
+        with(move |node, seconds| {
+            let count = if node == 2 && seconds > 60 { count } else { 0 };
+            let labels = "device=\"mlx5_1\",port=\"1\",kind=\"local_link_integrity_errors\"";
+            format!("railscope_rdma_port_errors_total{{{labels}}} {count}\n")
+        })
+    };
+    check(&errors(3), &[]);
+    check(
+        &errors(4),
+        &["link-errors link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
+    );
+}
+
+#[test]
 fn missing_buffers_are_of_one_nic_where_it_has_nearly_all_of_them() {
     let missing = |of_others: f64| {
         with(move |node, seconds| {

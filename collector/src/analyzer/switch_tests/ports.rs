@@ -293,19 +293,27 @@ fn a_port_whose_speed_falls_is_named_until_it_is_back_whether_its_cable_is_known
     assert!(told(&mut lab, &back).is_empty());
 }
 
-/// What is named of a switch port and of a node's port, neither of which has a known cable, of which the first falls to a
-/// quarter of its speed, and the second ten seconds later to another.
-fn named_of_both_ends(of_node: f64) -> BTreeSet<String> {
+/// What is named while ports of `a`, of which no source reports the other ends, fall to a quarter of their speed for 100 s, and
+/// a node's port ten seconds later to another speed; all are back at the end, the node's first.
+fn named_of_both_ends(of_switch: &[&str], of_node: f64) -> BTreeSet<String> {
     let mut lab = leaves();
     let mut detector = degraded_link::build();
     let mut named = BTreeSet::new();
-    lab.add("a", &SWITCH_PORT_SPEED, &["33"], 50e9);
-    for reading in 0..15 {
-        if reading == 5 {
-            lab.add("a", &SWITCH_PORT_SPEED, &["33"], -37.5e9);
+    let change = |lab: &mut Lab, by: f64| {
+        for port in of_switch {
+            lab.add("a", &SWITCH_PORT_SPEED, &[port], by);
+        }
+    };
+    change(&mut lab, 50e9);
+    for reading in 0..20 {
+        match reading {
+            5 => change(&mut lab, -37.5e9),
+            15 => change(&mut lab, 37.5e9),
+            _ => {}
         }
         lab.read();
-        let speed = if reading > 5 { of_node } else { 50e9 };
+        let is_slow = (6..14).contains(&reading);
+        let speed = if is_slow { of_node } else { 50e9 };
         let page = format!(
             "railscope_rdma_port_up{{device=\"mlx5_0\",port=\"1\"}} 1\n\
              railscope_rdma_port_speed_bytes_per_second{{device=\"mlx5_0\",port=\"1\"}} {speed}\n"
@@ -325,10 +333,14 @@ fn named_of_both_ends(of_node: f64) -> BTreeSet<String> {
 
 #[test]
 fn both_ends_of_a_cable_that_no_source_reports_are_named_once() {
-    let (node, switch) = ("port-degraded link/n9:mlx5_0/1", "port-degraded link/a:33");
-    assert!(named_of_both_ends(12.5e9).iter().eq([node]));
-    assert!(named_of_both_ends(25e9).iter().eq([switch, node]));
-    assert!(named_of_both_ends(50e9).iter().eq([switch]));
+    let node = "port-degraded link/n9:mlx5_0/1";
+    let (one, two) = ("port-degraded link/a:33", "port-degraded link/a:34");
+    assert!(named_of_both_ends(&["33"], 12.5e9).iter().eq([node]));
+    assert!(named_of_both_ends(&["33"], 25e9).iter().eq([one, node]));
+    assert!(named_of_both_ends(&["33"], 50e9).iter().eq([one]));
+    // One of the two is another's, and nobody knows which.
+    let both = named_of_both_ends(&["33", "34"], 12.5e9);
+    assert!(both.iter().eq([one, two, node]));
 }
 
 #[test]
@@ -389,8 +401,20 @@ fn a_queue_is_named_only_where_most_ports_between_switches_mark_far_fewer_packet
     };
     let with_others = |share: f64| {
         let others = [("a", "2"), ("a", "3"), ("b", "1"), ("b", "2")];
+        let idle = [
+            ("s", "1"),
+            ("s", "2"),
+            ("s", "3"),
+            ("s", "4"),
+            ("s", "5"),
+            ("s", "6"),
+        ];
         let mut all = vec![port(("a", "1"), 1.2e6)];
         all.extend(others.map(|at| port(at, share * 1.2e6)));
+        all.extend(idle.map(|at| Port {
+            bytes: 1e6,
+            ..port(at, 0.0)
+        }));
         lab_of(&all).said_by(switch_ports::build)
     };
     assert_eq!(with_others(0.1), ["path-slow link/a:1"]);

@@ -30,7 +30,7 @@ enum Port {
 /// switch port without a known cable waits for the other end.
 const APART_SECONDS: f64 = 30.0;
 
-/// It as a threshold.
+/// That time as a threshold.
 pub(super) fn apart() -> Threshold {
     Threshold::new(
         "time within which both ends of a cable that no source reports fall to the same speed",
@@ -47,6 +47,8 @@ struct Before {
     speed: f64,
     /// When the fall was seen.
     since: Timestamp,
+    /// When a port was last taken for the other end of this one's cable, which no source reports.
+    paired: Option<Timestamp>,
 }
 
 /// Ports whose speed fell while they were watched. History is minutes long, a port may stay slow for days.
@@ -63,16 +65,17 @@ impl FallenSpeeds {
             let is_slow = speed(view, port).is_none_or(|now| now < TOLERANCE * before.speed);
             is_slow && now.seconds_since(before.since) <= DOWN_KEPT_SECONDS
         });
+        self.pair(view);
         for (port, before) in &self.before {
             let (Some(now), Some((part, name))) = (speed(view, port), described(view, port)) else {
                 continue;
             };
             // The other end of the cable, or the peers of the port, have reported it.
             let is_known = |one: &Evidence| one.part == part && one.class == &PORT_DEGRADED;
-            let waits = !has_known_cable(view, port)
-                && matches!(port, Port::Switch(..))
-                && (view.now.seconds_since(before.since) < APART_SECONDS
-                    || self.has_other_end(view, before, now));
+            let recently = |at: Timestamp| view.now.seconds_since(at) < APART_SECONDS;
+            let waits = matches!(port, Port::Switch(..))
+                && !has_known_cable(view, port)
+                && (recently(before.since) || before.paired.is_some_and(recently));
             if !waits && !out.iter().any(is_known) {
                 let statement = format!(
                     "{name} runs at {} Gb/s; it ran at {} Gb/s before.",
@@ -93,18 +96,31 @@ impl FallenSpeeds {
         }
     }
 
-    /// Whether a port of a node without a known cable fell with a switch port, from the same speed to the same.
-    fn has_other_end(&self, view: &View<'_>, fell: &Before, now: f64) -> bool {
-        let is_same = |a: f64, b: f64| a.min(b) >= TOLERANCE * a.max(b);
-        self.before.iter().any(|(port, before)| {
-            let apart = fell.since.seconds_since(before.since);
-            let apart = apart.max(before.since.seconds_since(fell.since));
-            matches!(port, Port::Node(..))
-                && apart <= APART_SECONDS
-                && is_same(before.speed, fell.speed)
-                && speed(view, port).is_some_and(|of_it| is_same(of_it, now))
-                && !has_known_cable(view, port)
-        })
+    /// Pairs each switch port without a known cable with a node's port without one that fell with it, from the same speed to the
+    /// same. Where more ports of switches fell than of nodes, it is not known which of them belong to the nodes: none is paired.
+    fn pair(&mut self, view: &View<'_>) {
+        let ends = self.before.iter().filter_map(|(port, before)| {
+            let now = speed(view, port).filter(|_| !has_known_cable(view, port))?;
+            Some((port.clone(), before.since, [before.speed, now]))
+        });
+        let (of_nodes, of_switches): (Vec<_>, Vec<_>) =
+            ends.partition(|(port, ..)| matches!(port, Port::Node(..)));
+        for (port, since, speeds) in &of_switches {
+            let fell_alike = |ends: &[(Port, Timestamp, [f64; 2])]| {
+                let alike = ends.iter().filter(|(_, at, of)| {
+                    let apart = at.seconds_since(*since).max(since.seconds_since(*at));
+                    apart <= APART_SECONDS && are_same(speeds, of)
+                });
+                alike.count()
+            };
+            let nodes = fell_alike(&of_nodes);
+            if nodes > 0 && nodes >= fell_alike(&of_switches) {
+                let before = self.before.get_mut(port);
+                before
+                    .into_iter()
+                    .for_each(|one| one.paired = Some(view.now));
+            }
+        }
     }
 
     /// Remembers the ports whose speed has just fallen.
@@ -135,11 +151,17 @@ impl FallenSpeeds {
                 let known = self.before.entry(port).or_insert(Before {
                     speed: before,
                     since,
+                    paired: None,
                 });
                 known.speed = known.speed.max(before);
             }
         }
     }
+}
+
+fn are_same(a: &[f64; 2], b: &[f64; 2]) -> bool {
+    let mut pairs = a.iter().zip(b);
+    pairs.all(|(a, b)| a.min(*b) >= TOLERANCE * a.max(*b))
 }
 
 fn highest(window: Window<'_>) -> Option<f64> {

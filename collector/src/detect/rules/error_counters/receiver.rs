@@ -1,38 +1,43 @@
 //! Which receiver lacks buffers: one NIC, or the node that does not post them.
 
+use std::collections::BTreeMap;
+
 use railscope_model::identity::Part;
 
 use super::Rise;
 use crate::detect::peers::MIN_PEERS;
 use crate::detect::registry::Threshold;
 
-/// Share of what all NICs of a node count from which it is the one NIC's.
+/// Share of what all NICs of a node count from which one NIC is named.
 const ALONE: f64 = 0.9;
 
-/// It as a threshold.
+/// That share as a threshold.
 pub(super) fn threshold() -> Threshold {
     Threshold::new(
-        "share of what all NICs of a node count, from which one NIC is named",
+        "share of what all NICs of a node count from which one NIC is named",
         ALONE,
         "ratio",
         "a node that posts too few buffers posts too few for all (a choice)",
     )
 }
 
-/// What the NICs of a node count together: of the one that has nearly all of it, or of the node.
-pub(super) fn of_node(of_nics: Vec<Rise>) -> Option<Rise> {
-    let amount = of_nics.iter().map(|one| one.amount).sum();
-    let seconds = of_nics.iter().map(|one| one.seconds).fold(0.0, f64::max);
+/// What the ports of a node count together: of the NIC that has nearly all of it, or of the node.
+pub(super) fn of_node(of_ports: Vec<Rise>) -> Option<Rise> {
+    let node = of_ports.first()?.part.node().cloned()?;
+    let seconds = of_ports.iter().map(|port| port.seconds).fold(0.0, f64::max);
+    let mut of_nics: BTreeMap<Part, f64> = BTreeMap::new();
+    for port in of_ports {
+        *of_nics.entry(port.part).or_default() += port.amount;
+    }
+    let amount = of_nics.values().sum();
     let has_peers = of_nics.len() >= MIN_PEERS;
-    let most = of_nics
+    let alone = of_nics
         .into_iter()
-        .max_by(|a, b| a.amount.total_cmp(&b.amount))?;
-    let is_alone = has_peers && most.amount >= ALONE * amount;
-    let host = most.part.node().cloned().map(Part::Host);
+        .find(|(_, of_nic)| has_peers && amount > 0.0 && *of_nic >= ALONE * amount);
     Some(Rise {
+        part: alone.map_or(Part::Host(node), |(nic, _)| nic),
         amount,
         seconds,
-        part: host.filter(|_| !is_alone).unwrap_or(most.part),
         seen_at: None,
     })
 }

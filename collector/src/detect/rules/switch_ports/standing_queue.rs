@@ -42,7 +42,7 @@ const ABOVE_USUAL: f64 = 5.0;
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of all ports between switches",
+        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches",
         100.0 * MIN_MARKED,
         QUEUE_SECONDS[0],
         100.0 * MAX_SENT,
@@ -103,7 +103,7 @@ pub(super) fn rule() -> Rule {
             "idle cables are no measure (a choice)",
         ),
         Threshold::new(
-            "share of packets that are marked, compared with the median of ports between switches",
+            "share of packets that are marked, compared with the median of busy ports between switches",
             ABOVE_USUAL,
             "times",
             "bursts fill all queues alike (a choice)",
@@ -177,7 +177,7 @@ impl Queue {
     }
 }
 
-/// Median share of the packets of a priority that ports between switches mark; 0 of too few.
+/// Median share of the packets of a priority that busy ports between switches mark; 0 of too few. Idle ports mark none.
 fn usual_share(view: &View<'_>, priority: &str) -> f64 {
     let switches = view.history.fresh_switches(view.now);
     let shares = switches.flat_map(|(switch, history)| {
@@ -186,7 +186,8 @@ fn usual_share(view: &View<'_>, priority: &str) -> f64 {
             let port = labels.values().next()?;
             let is_between = is_to_switch(view, switch, port)?;
             let queue = Queue::of(history, port, priority, QUEUE_SECONDS[0])?;
-            (is_between && queue.sent > 0.0).then(|| queue.marked_share())
+            let is_busy = queue.sent >= SENDS * MAX_SENT * queue.speed;
+            (is_between && is_busy).then(|| queue.marked_share())
         })
     });
     let shares: Vec<_> = shares.collect();
