@@ -6,6 +6,7 @@ use railscope_model::metric::SWITCH_PORT_TRANSMIT_PACKETS;
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::cluster::{NODES, RAILS, at, node, page, subnet_of};
+use super::jobs::held;
 
 /// Packets a second that a NIC sends in vain, and that it misses, by node and rail.
 type Rates = dyn Fn(usize, usize) -> (u64, u64);
@@ -167,6 +168,24 @@ fn what_one_nic_misses_or_loses_in_both_directions_is_lost_at_its_cable() {
         _ => (0, 0),
     };
     assert_eq!(incidents(1, &ring, &as_it_is), [cable]);
+}
+
+#[test]
+fn what_a_job_s_only_nic_on_its_leaf_loses_may_be_lost_on_the_path_to_the_other_leaves() {
+    let of_job = |members: &'static [usize]| {
+        move |index: usize, _: u64, page: String| {
+            if members.contains(&index) {
+                held(page, "7")
+            } else {
+                page
+            }
+        }
+    };
+    let lossy = at_one_nic((200, 200));
+    let cable = ["edge-lossy link/n4:mlx5_0/1 or [] critical"];
+    assert_eq!(incidents(1, &lossy, &of_job(&[0, 1, 2, 3, 4, 5])), cable);
+    let either = [r#"edge-lossy link/n4:mlx5_0/1 or ["switch/spine-0"] warning"#];
+    assert_eq!(incidents(1, &lossy, &of_job(&[0, 1, 2, 3, 4])), either);
 }
 
 #[test]

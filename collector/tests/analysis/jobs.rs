@@ -6,7 +6,7 @@ use super::cluster::{NODES, RAILS};
 use super::run;
 
 /// Lines of a page that say which job holds each GPU of a node.
-fn held(page: String, job: &str) -> String {
+pub(super) fn held(page: String, job: &str) -> String {
     let lines = (0..RAILS).map(|gpu| {
         format!(
             "railscope_workload_info{{gpu=\"{gpu}\",mig=\"\",device=\"\",pci=\"\",claim=\"\",namespace=\"\",workload=\"\",container=\"\",hpc_job=\"{job}\"}} 1\n"

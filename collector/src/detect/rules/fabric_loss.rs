@@ -8,6 +8,7 @@
 mod edge;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Add;
 
 use railscope_model::fabric::{Fabric, LinkKind};
 use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort, SwitchName};
@@ -181,16 +182,19 @@ impl Loss<'_> {
         Part::Nic(self.node.clone(), self.port.device.clone())
     }
 
-    /// The switch that it is plugged into.
     fn leaf(&self, fabric: &Fabric) -> Option<SwitchName> {
-        let nic = fabric.find(&self.nic())?;
-        let cables = fabric.neighbours(nic);
-        let mut cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
-        cables.find_map(|near| match &fabric.vertex(near.peer).part {
-            Part::Switch(leaf) if near.link.is_present() => Some(leaf.clone()),
-            _ => None,
-        })
+        leaf_of(fabric, &self.nic())
     }
+}
+
+/// The switch that a NIC is plugged into.
+fn leaf_of(fabric: &Fabric, nic: &Part) -> Option<SwitchName> {
+    let cables = fabric.neighbours(fabric.find(nic)?);
+    let mut cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
+    cables.find_map(|near| match &fabric.vertex(near.peer).part {
+        Part::Switch(leaf) if near.link.is_present() => Some(leaf.clone()),
+        _ => None,
+    })
 }
 
 /// NICs that lose, on one side.
@@ -273,7 +277,8 @@ fn errors_of(history: &NodeHistory) -> f64 {
             .moving(metric)
             .filter(|(labels, _)| kind.is_none_or(|kind| labels.values().last() == Some(kind)));
         let rates = series.filter_map(|(_, window)| window.increase(LOSS_SECONDS[0]));
-        rates.map(Increase::rate).sum()
+        // The sum of no numbers is -0.
+        rates.map(Increase::rate).fold(0.0, Add::add)
     };
     rate(&RDMA_PORT_ERRORS, Some("symbol_error"))
         + rate(&RDMA_PORT_ERRORS, Some("port_rcv_errors"))

@@ -6,14 +6,17 @@
 //! them it is cannot be determined, nor whether it is the path between them. So a NIC must lose in both directions, or
 //! miss what several others send, or send what several others miss. For the last, there must be about as many gaps as
 //! acknowledgments: adaptive routing makes gaps at all receivers, so that those of a NIC's own packets are not known.
+//! All packets of a job's only NIC on a leaf cross the same switches, which are named as alternatives.
 //! A job that loses packets at several NICs may still have one such NIC for each device name: collectives connect equal ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::identity::{NodeName, Part, RdmaPort};
+use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::metric::RDMA_TRANSPORT_EVENTS;
 
-use super::{EXPLAINED, LOSS_SECONDS, Losses, MIN_LOST, MIN_RATE, NAME, errors_of};
+use super::{
+    EXPLAINED, LOSS_SECONDS, Losses, MIN_LOST, MIN_RATE, NAME, errors_of, leaf_of, on_every_way,
+};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::EDGE_LOSSY;
 use crate::detect::detector::{Evidence, Explanation, View};
@@ -39,7 +42,7 @@ pub(super) fn explain() -> Explanation {
     Explanation {
         check: "A NIC misses packets, and what it sends does not arrive, or only it misses what several others send, or only what it sends is missed by several others; the errors of its node's ports do not explain this.",
         threshold: format!(
-            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job; or NICs of the same device name, if there is one for each with such a NIC, on different nodes), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send, or sends what at least {OTHERS} others miss with at most {GAPS_FOR_EACH} gaps for each negative acknowledgment; the node's port errors are below {:.0} % of the loss",
+            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job; or NICs of the same device name, if there is one for each with such a NIC, on different nodes), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send, or sends what at least {OTHERS} others miss with at most {GAPS_FOR_EACH} gaps for each negative acknowledgment; the node's port errors are below {:.0} % of the loss; the switches on the path are alternatives if it is its job's only NIC on its leaf",
             LOSS_SECONDS[0],
             LOSS_SECONDS[1],
             100.0 * MIN_SHARE,
@@ -139,7 +142,10 @@ pub(super) fn evidence(
         at_one_end(of_job).map_or_else(|| at_one_end_by_device(of_job), |nic| vec![nic])
     });
     found
-        .filter_map(|(nic, lost)| edge(view, nic, &lost))
+        .filter_map(|(nic, lost)| {
+            let path = || on_every_way(view, senders, receivers);
+            edge(view, nic, &lost, path)
+        })
         .collect()
 }
 
@@ -193,8 +199,25 @@ fn at_one_end<'a>(of_job: &OfJob<'a>) -> Option<Found<'a>> {
     (is_known && stands_out && lost.is_felt).then_some((nic, lost))
 }
 
+/// The leaf of a NIC that is its job's only one there: all that it sends and receives crosses the leaf's cables to other switches,
+/// which may be what loses it. None where this is not known.
+fn leaf_of_single(view: &View<'_>, (node, port): (&NodeName, &RdmaPort)) -> Option<SwitchName> {
+    let leaf_of_node =
+        |node: &NodeName| leaf_of(view.fabric, &Part::Nic(node.clone(), port.device.clone()));
+    let leaf = leaf_of_node(node)?;
+    let nodes = &view.jobs.of_nic(node, &port.device)?.nodes;
+    let others = nodes.keys().filter(|other| *other != node);
+    let leaves: Vec<_> = others.filter_map(leaf_of_node).collect();
+    (!leaves.is_empty() && !leaves.contains(&leaf)).then_some(leaf)
+}
+
 /// `None` where errors of the node's ports explain the loss.
-fn edge(view: &View<'_>, (node, port): (&NodeName, &RdmaPort), lost: &Lost) -> Option<Evidence> {
+fn edge(
+    view: &View<'_>,
+    (node, port): (&NodeName, &RdmaPort),
+    lost: &Lost,
+    path: impl Fn() -> Vec<Part>,
+) -> Option<Evidence> {
     let errors = errors_of(view.history.node(node)?);
     if errors >= EXPLAINED * lost.sent.max(lost.missed) {
         return None;
@@ -212,18 +235,29 @@ fn edge(view: &View<'_>, (node, port): (&NodeName, &RdmaPort), lost: &Lost) -> O
             lost.missed, lost.sent
         ),
     };
+    let mut statement = format!(
+        "{device} of {node} {loses}: it is at one end of nearly all packets that its job loses, and the node's ports count {errors:.1} errors per second."
+    );
+    let mut alike = Vec::new();
+    if let Some(leaf) = leaf_of_single(view, (node, port)) {
+        alike = path();
+        if alike.is_empty() {
+            alike.push(Part::Switch(leaf.clone()));
+        }
+        statement += &format!(
+            " It is the only NIC of its job on {leaf}, so the path from there may also lose them."
+        );
+    }
     Some(Evidence {
         detector: NAME,
         signal: RDMA_TRANSPORT_EVENTS.name,
         class: &EDGE_LOSSY,
         // What a flow loses by it depends on how it sends again.
         effect: 0.0,
-        statement: format!(
-            "{device} of {node} {loses}: it is at one end of nearly all packets that its job loses, and the node's ports count {errors:.1} errors per second."
-        ),
+        statement,
         victims: gpus_behind(view.fabric, &part),
         related: Vec::new(),
-        alike: Vec::new(),
+        alike,
         part,
     })
 }
