@@ -137,6 +137,34 @@ fn a_gpu_hotter_than_others_at_its_place_is_named_unless_it_draws_more_or_its_no
 }
 
 #[test]
+fn a_gpu_that_becomes_hotter_than_the_others_of_its_node_is_named_unless_they_do_or_it_draws_more()
+{
+    let rise = |[of_it, of_others]: [f64; 2], watts: f64| {
+        with(move |node, seconds| {
+            super::of_gpus(|gpu| {
+                let (by, watts) = match (node == 3 && seconds > 100, gpu) {
+                    (true, 2) => (of_it, watts),
+                    (true, _) => (of_others, 500.0),
+                    _ => (0.0, 500.0),
+                };
+                format!(
+                    "railscope_gpu_temperature_celsius{{gpu=\"{gpu}\",sensor=\"gpu\"}} {}\n\
+                     railscope_gpu_power_watts{{gpu=\"{gpu}\"}} {watts}\n",
+                    usual(gpu) + by
+                )
+            })
+        })
+    };
+    check(
+        &rise([9.0, 0.0], 500.0),
+        &["gpu-thermal gpu/n3:2 gpus=1 []"],
+    );
+    check(&rise([9.0, 8.0], 500.0), &[]);
+    check(&rise([4.0, 0.0], 500.0), &[]);
+    check(&rise([9.0, 0.0], 620.0), &[]);
+}
+
+#[test]
 fn a_gpu_that_is_slow_at_its_work_behind_a_narrow_pcie_link_is_that_link() {
     let work = |node: usize, gpu: usize| if (node, gpu) == (3, 2) { 0.66 } else { 0.6 };
     let told = move |node: usize, seconds: u64, page: String| {

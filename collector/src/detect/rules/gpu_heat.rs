@@ -1,7 +1,10 @@
 //! GPUs that run far hotter than those at the same place in other nodes which draw as much power: not throttled yet.
 //!
 //! A GPU is warmer or cooler by its place in the air or coolant of the node, and by what it draws.
-//! What is left beside those is its own cooling: paste, heat sink, cold plate, a separate fan.
+//! What is left beside those is its own cooling: paste, heat sink, cold plate, a separate fan. A cooling that has just failed shows
+//! earlier, by how the GPU's temperature changes against the others of its node ([`risen`]).
+
+mod risen;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -9,6 +12,7 @@ use std::collections::BTreeMap;
 use railscope_model::identity::{GpuIndex, NodeName};
 use railscope_model::metric::{GPU_POWER, GPU_TEMPERATURE};
 
+use self::risen::{Risen, Rises};
 use crate::classes::{Class, GPU_THERMAL};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::gpus::Listed;
@@ -24,11 +28,14 @@ const ALIKE_POWER: f64 = 0.1;
 /// Most peers whose power is looked at.
 const MOST_PEERS: usize = 64;
 
-struct GpuHeat;
+#[derive(Default)]
+struct GpuHeat {
+    rises: Rises,
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(GpuHeat)
+    Box::<GpuHeat>::default()
 }
 
 /// Product, and place in the node.
@@ -47,7 +54,9 @@ impl Detector for GpuHeat {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut slots: BTreeMap<Slot<'_>, Vec<Warm<'_>>> = BTreeMap::new();
-        for gpu in view.gpus.listed(view) {
+        let gpus = view.gpus.listed(view);
+        let risen = self.rises.find(view, &gpus);
+        for gpu in gpus {
             let celsius = gpu.window(&GPU_TEMPERATURE);
             if let Some(celsius) = celsius.and_then(|celsius| celsius.value()) {
                 let slot = slots.entry((gpu.product, gpu.index)).or_default();
@@ -75,14 +84,20 @@ impl Detector for GpuHeat {
                 }
             }
         }
+        out.extend(risen.iter().map(has_risen));
+    }
+
+    fn remembers(&self) -> bool {
+        true
     }
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A GPU is far hotter than GPUs at the same place in other nodes that draw the same power.",
+            check: "A GPU is far hotter than GPUs at the same place in other nodes that draw the same power, or has become hotter against the other GPUs of its node.",
             threshold: format!(
-                "{MIN_EXCESS:.0} K above the median of at least {MIN_PEERS} peers that draw the same power within {:.0} %, and above the GPUs of its own node as a whole, for {HOT_SECONDS:.0} s",
-                100.0 * ALIKE_POWER
+                "{MIN_EXCESS:.0} K above the median of at least {MIN_PEERS} peers that draw the same power within {:.0} %, and above the GPUs of its own node as a whole, for {HOT_SECONDS:.0} s; {}",
+                100.0 * ALIKE_POWER,
+                risen::words()
             ),
             clears: "Its temperature matches that of its peers.",
         }
@@ -117,6 +132,7 @@ impl Detector for GpuHeat {
                 "more peers add no information (a choice)",
             ),
         ]);
+        thresholds.extend(risen::numbers());
         vec![Rule::new(&GPU_THERMAL, thresholds)]
     }
 }
@@ -172,23 +188,37 @@ fn evidence(view: &View<'_>, own: &Warm<'_>, warm: &[Warm<'_>], of_node: f64) ->
     if !is_hot_so_long {
         return None;
     }
+    let statement = format!(
+        "GPU {} of {} is at {:.0} degrees Celsius; the {} at the same place in other nodes that draw the same {watts_of_own:.0} W are at {usual:.0}.",
+        gpu.index,
+        gpu.node,
+        own.celsius,
+        alike.len()
+    );
+    Some(hot(gpu, statement))
+}
+
+fn has_risen(risen: &Risen<'_>) -> Evidence {
+    let gpu = &risen.gpu;
+    let statement = format!(
+        "GPU {} of {} has become {:.0} K hotter than before against the other GPUs of its node, and draws no more power.",
+        gpu.index, gpu.node, risen.by
+    );
+    hot(gpu, statement)
+}
+
+fn hot(gpu: &Listed<'_>, statement: String) -> Evidence {
     let part = gpu.part();
-    Some(Evidence {
+    Evidence {
         detector: "gpu-heat",
         signal: GPU_TEMPERATURE.name,
         class: &GPU_THERMAL,
         // Nothing is slower yet.
         effect: 0.0,
-        statement: format!(
-            "GPU {} of {} is at {:.0} degrees Celsius; the {} at the same place in other nodes that draw the same {watts_of_own:.0} W are at {usual:.0}.",
-            gpu.index,
-            gpu.node,
-            own.celsius,
-            alike.len()
-        ),
+        statement,
         victims: vec![part.clone()],
         related: Vec::new(),
         alike: Vec::new(),
         part,
-    })
+    }
 }
