@@ -193,12 +193,10 @@ impl Credits {
                 return true;
             };
             let before = before_wait.get(own.nic(view)).copied().flatten();
-            let now = Received::of(sent, group.clone());
-            if before.is_some_and(|before| now.grew_alone(before)) {
-                return false;
-            }
-            let more = before.map(|before| now.own > MORE * before.own);
-            !is_sent_too_much(is_more_than_most(sent, group), more)
+            let grew_alone = |before| Received::of(sent, group.clone()).grew_alone(before);
+            let more = before.map(|before| sent > MORE * before.own);
+            !before.is_some_and(grew_alone)
+                && !is_sent_too_much(is_more_than_most(sent, group), more)
         };
         past.forget(view.now);
         let without_past = WAIT_WITHOUT_PAST * usual;
