@@ -6,7 +6,11 @@ use super::cluster::{NODES, RAILS};
 use super::{Fault, check, of_gpus, run, with};
 
 /// A series of one node that rises by so much a second, and stands still on all others.
-fn rises(series: &'static str, culprits: &'static [usize], per_second: f64) -> Box<Fault> {
+pub(super) fn rises(
+    series: &'static str,
+    culprits: &'static [usize],
+    per_second: f64,
+) -> Box<Fault> {
     with(move |node, seconds| {
         let rate = if culprits.contains(&node) {
             per_second
@@ -300,94 +304,6 @@ fn storage_is_to_blame_when_many_nodes_wait_and_not_when_one_does() {
     check(&rises(series, &[1, 3, 4, 6], 0.4), &[]);
     check(&rises(series, &[1], 0.4), &[]);
     check(&rises(series, &[1, 3, 4, 6], 0.01), &[]);
-}
-
-#[test]
-fn errors_of_pcie_links_and_missing_buffers_are_named_by_what_makes_them() {
-    check(
-        &rises(
-            "railscope_pcie_errors_total{pci=\"0000:12:00.0\",severity=\"correctable\"}",
-            &[3],
-            5.0,
-        ),
-        &["pcie-errors pcie/n3:0000:12:00.0 gpus=1 [gpu/n3:2]"],
-    );
-    check(
-        &rises(
-            "railscope_rdma_no_buffer_total{device=\"mlx5_1\",port=\"1\"}",
-            &[2],
-            200.0,
-        ),
-        &["receiver-not-ready host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]"],
-    );
-}
-
-#[test]
-fn single_errors_of_a_link_s_integrity_are_no_fault() {
-    let errors = |count: u32| {
-        with(move |node, seconds| {
-            let count = if node == 2 && seconds > 60 { count } else { 0 };
-            let labels = "device=\"mlx5_1\",port=\"1\",kind=\"local_link_integrity_errors\"";
-            format!("railscope_rdma_port_errors_total{{{labels}}} {count}\n")
-        })
-    };
-    check(&errors(3), &[]);
-    check(
-        &errors(4),
-        &["link-errors link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
-    );
-}
-
-#[test]
-fn missing_buffers_are_of_one_nic_where_it_has_nearly_all_of_them() {
-    let missing = |of_others: f64| {
-        with(move |node, seconds| {
-            let count = |rail| match (node, rail) {
-                (2, 1) => 200.0 * seconds as f64,
-                (2, _) => of_others * seconds as f64,
-                _ => 0.0,
-            };
-            let line = |rail| {
-                let labels = format!("device=\"mlx5_{rail}\",port=\"1\"");
-                format!(
-                    "railscope_rdma_no_buffer_total{{{labels}}} {}\n",
-                    count(rail)
-                )
-            };
-            [0, 1, 2, 3].map(line).concat()
-        })
-    };
-    check(
-        &missing(1.0),
-        &["receiver-not-ready nic/n2:mlx5_1 gpus=1 [gpu/n2:1]"],
-    );
-    check(
-        &missing(50.0),
-        &["receiver-not-ready host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]"],
-    );
-}
-
-#[test]
-fn a_port_that_loses_its_link_twice_flaps_and_once_it_does_not() {
-    let downs = |times: &'static [u64]| {
-        with(move |node, seconds| {
-            let count = times
-                .iter()
-                .filter(|at| node == 2 && seconds >= **at)
-                .count();
-            format!(
-                "railscope_rdma_port_errors_total{{device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"}} {count}\n"
-            )
-        })
-    };
-    check(
-        &downs(&[80, 110]),
-        &["port-flapping link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
-    );
-    check(
-        &downs(&[80]),
-        &["link-errors link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
-    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod ablation;
 mod bad_input;
 mod cluster;
 mod detectors;
+mod errors;
 mod ethernet;
 mod fabric_loss;
 mod fading;
