@@ -1,7 +1,7 @@
 //! What the hardware of nodes says of itself, and what is only how such boards are.
 
 use super::cluster::NODES;
-use super::{Fault, check, with};
+use super::{Fault, check, incidents, run_from_the_start, with};
 
 const NAMED: &[&str] = &["host-hardware host/n3 gpus=4 [gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]"];
 
@@ -154,6 +154,9 @@ fn a_gpu_that_becomes_hotter_than_the_others_of_its_node_is_named_unless_they_do
                 )
             })
         })
+    };
+    let check = |fault: &Fault, expected: &[&str]| {
+        assert_eq!(incidents(&run_from_the_start(fault)), expected);
     };
     check(
         &rise([9.0, 0.0], 500.0),

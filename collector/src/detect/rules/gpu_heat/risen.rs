@@ -184,7 +184,10 @@ fn excess(view: &View<'_>, gpu: &Listed<'_>, node: &[Listed<'_>], ages: [f64; 2]
 /// The same before a GPU became as hot as it is now, if it did so while the load and the room stayed the same: GPUs warm up by
 /// more or less, each by how it is cooled.
 fn excess_before(view: &View<'_>, gpu: &Listed<'_>, node: &[Listed<'_>], now: f64) -> Option<f64> {
-    let before = excess(view, gpu, node, BEFORE)?;
+    let celsius = gpu.window(&GPU_TEMPERATURE)?;
+    let (oldest, _) = celsius.told_within(view.now, BEFORE[1]).last()?;
+    let is_covered = view.now.seconds_since(oldest) >= f64::midpoint(BEFORE[0], BEFORE[1]);
+    let before = excess(view, gpu, node, BEFORE).filter(|_| is_covered)?;
     if now - before < MIN_RISE {
         return None;
     }
