@@ -26,7 +26,7 @@ const SOL_IPV6: i32 = libc::IPPROTO_IPV6;
 pub(super) struct Stamps {
     /// By the kernel, of the system's clock.
     pub kernel: Option<u64>,
-    /// By the NIC, of its own clock: comparable only with times of the same NIC.
+    /// By the NIC and its clock: comparable only with times of the same NIC.
     pub nic: Option<u64>,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Now {
 struct Asked {
     sequence: u64,
     at: Now,
-    /// Its number among what the socket has sent; none if these were counted anew since.
+    /// Its number among what the socket has sent; none if their count has restarted since.
     number: Option<u32>,
     /// When it left.
     left: Stamps,
@@ -274,7 +274,7 @@ mod tests {
         let mut flow = Flow::default();
         let sent = at(10 * MS);
         flow.asked(sent, 0);
-        // Each departure comes in a message of its own, the kernel's first.
+        // Each timestamp of a departure comes in a separate message, the kernel's first.
         flow.left(0, kernel(sent.system + 5 * US));
         let nic = left.map(|left| left * US);
         flow.left(0, Stamps { kernel: None, nic });

@@ -88,19 +88,22 @@ fn nic(
         Ok((interface, addresses)) => (interface, Ok(addresses)),
         Err(miss) => (netdev.clone(), Err(miss)),
     };
-    let driver = sysfs
-        .dir("class/net")
-        .and_then(|class| class.dir(&interface)?.dir("device"))
-        .ok()
-        .and_then(|device| device.link_name("driver"));
-    let stamps_all = driver.is_some_and(|driver| STAMP_ALL.contains(&driver.as_str()));
     LocalNic {
         device: device.to_owned(),
         netdev,
+        stamps_all: stamps_all(sysfs, &interface),
         interface,
-        stamps_all,
         addresses,
     }
+}
+
+/// Whether the driver of an interface is one of [`STAMP_ALL`]; a bond and other virtual ones have none.
+fn stamps_all(sysfs: &Dir, interface: &str) -> bool {
+    let hardware = sysfs
+        .dir("class/net")
+        .and_then(|class| class.dir(interface)?.dir("device"));
+    let driver = hardware.ok().and_then(|device| device.link_name("driver"));
+    driver.is_some_and(|driver| STAMP_ALL.contains(&driver.as_str()))
 }
 
 /// The interface's addresses, or where it has none those of its bond; and which of the two has them.
@@ -127,5 +130,29 @@ fn addresses(
             Ok((bond, found))
         }
         (found, _) => Ok((netdev.to_owned(), found)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_interfaces_of_hardware_that_timestamps_every_packet_are_asked_to() {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        for (interface, driver) in [("eth0", "mlx5_core"), ("eth1", "ice")] {
+            let device = temp.path().join("class/net").join(interface).join("device");
+            std::fs::create_dir_all(&device).expect("a device");
+            symlink(
+                format!("../bus/pci/drivers/{driver}"),
+                device.join("driver"),
+            )
+            .expect("a link");
+        }
+        std::fs::create_dir_all(temp.path().join("class/net/bond0")).expect("a bond");
+        let sysfs = Root::new(temp.path()).open().expect("the root");
+        let asked = ["eth0", "eth1", "bond0", "none"].map(|of| stamps_all(&sysfs, of));
+        assert_eq!(asked, [true, false, false, false]);
     }
 }
