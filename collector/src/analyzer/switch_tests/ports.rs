@@ -338,7 +338,7 @@ fn both_ends_of_a_cable_that_no_source_reports_are_named_once() {
     assert!(named_of_both_ends(&["33"], 12.5e9).iter().eq([node]));
     assert!(named_of_both_ends(&["33"], 25e9).iter().eq([one, node]));
     assert!(named_of_both_ends(&["33"], 50e9).iter().eq([one]));
-    // One of the two is another's, and nobody knows which.
+    // One of the two leads elsewhere, and it is not known which.
     let both = named_of_both_ends(&["33", "34"], 12.5e9);
     assert!(both.iter().eq([one, two, node]));
 }

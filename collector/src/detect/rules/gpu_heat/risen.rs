@@ -109,14 +109,17 @@ impl Rises {
     pub(super) fn find<'a>(&mut self, view: &View<'a>, gpus: &[Listed<'a>]) -> Vec<Risen<'a>> {
         let mut found = Vec::new();
         for node in by_node(gpus).filter(|node| node.len() > MIN_OTHERS) {
-            let celsius = node.iter().filter_map(latest);
-            let Some(usual) = median(celsius) else {
+            let celsius: Vec<_> = node.iter().map(latest).collect();
+            let Some(usual) = median(celsius.iter().copied().flatten()) else {
                 continue;
             };
-            for gpu in node {
+            for (gpu, own) in node.iter().zip(&celsius) {
+                let is_warm = own.is_some_and(|own| own - usual >= WARMER);
+                if !is_warm && self.0.is_empty() {
+                    continue;
+                }
                 let key = (gpu.node.clone(), gpu.index);
                 let known = self.0.get(&key).copied();
-                let is_warm = latest(gpu).is_some_and(|own| own - usual >= WARMER);
                 if known.is_none() && !is_warm {
                     continue;
                 }
@@ -156,22 +159,22 @@ fn mean(
     metric: &'static Metric,
     [from, to]: [f64; 2],
 ) -> Option<f64> {
-    let told = gpu.window(metric)?.told_within(view.now, to);
-    let told = told.filter(|(at, _)| view.now.seconds_since(*at) >= from);
-    let (sum, count) = told.fold((0.0, 0.0), |(sum, count), (_, value)| {
+    let samples = gpu.window(metric)?.told_within(view.now, to);
+    let samples = samples.filter(|(at, _)| view.now.seconds_since(*at) >= from);
+    let (sum, count) = samples.fold((0.0, 0.0), |(sum, count), (_, value)| {
         (sum + value, count + 1.0)
     });
     (count > 0.0).then(|| sum / count)
 }
 
-/// The median of what the others of a node say.
+/// The median of a value over the other GPUs of a node.
 fn of_others(
     gpu: &Listed<'_>,
     node: &[Listed<'_>],
-    say: impl Fn(&Listed<'_>) -> Option<f64>,
+    value: impl Fn(&Listed<'_>) -> Option<f64>,
 ) -> Option<f64> {
     let others = node.iter().filter(|other| other.index != gpu.index);
-    let others: Vec<_> = others.filter_map(say).collect();
+    let others: Vec<_> = others.filter_map(value).collect();
     (others.len() >= MIN_OTHERS).then(|| median(others))?
 }
 
