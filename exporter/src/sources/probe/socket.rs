@@ -28,7 +28,7 @@ const STAMPS: u32 = libc::SOF_TIMESTAMPING_SOFTWARE
     | libc::SOF_TIMESTAMPING_RX_SOFTWARE
     | libc::SOF_TIMESTAMPING_TX_SOFTWARE
     | libc::SOF_TIMESTAMPING_OPT_TSONLY;
-/// The NIC's besides, of its own clock, where its timestamps are switched on (`SIOCSHWTSTAMP`, by `ptp4l` for example): that
+/// Besides those, times of the NIC's clock, where its timestamps are switched on (`SIOCSHWTSTAMP`, by `ptp4l` for example): that
 /// is a setting of the NIC for all its traffic, so it is only used here, never changed.
 const NIC_STAMPS: u32 = libc::SOF_TIMESTAMPING_RAW_HARDWARE
     | libc::SOF_TIMESTAMPING_RX_HARDWARE

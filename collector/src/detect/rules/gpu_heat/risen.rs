@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName};
-use railscope_model::metric::{GPU_POWER, GPU_TEMPERATURE, Metric};
+use railscope_model::metric::{GPU_POWER, GPU_TEMPERATURE};
 
-use super::ALIKE_POWER;
+use super::{ALIKE_POWER, mean};
 use crate::detect::detector::View;
 use crate::detect::gpus::{Listed, by_node};
 use crate::detect::peers::median;
@@ -150,21 +150,6 @@ impl Rises {
 
 fn latest(gpu: &Listed<'_>) -> Option<f64> {
     gpu.window(&GPU_TEMPERATURE)?.value()
-}
-
-/// The mean of what a GPU reported between two ages.
-fn mean(
-    view: &View<'_>,
-    gpu: &Listed<'_>,
-    metric: &'static Metric,
-    [from, to]: [f64; 2],
-) -> Option<f64> {
-    let samples = gpu.window(metric)?.told_within(view.now, to);
-    let samples = samples.filter(|(at, _)| view.now.seconds_since(*at) >= from);
-    let (sum, count) = samples.fold((0.0, 0.0), |(sum, count), (_, value)| {
-        (sum + value, count + 1.0)
-    });
-    (count > 0.0).then(|| sum / count)
 }
 
 /// The median of a value over the other GPUs of a node.
