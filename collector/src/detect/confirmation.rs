@@ -9,7 +9,7 @@ use railscope_model::label;
 use railscope_model::metric::{NVLINKS_ACTIVE, RDMA_PORT_UP};
 
 use crate::assemble::node_parts::read;
-use crate::diagnose::incident::cables_of_switches;
+use crate::diagnose::stages::lost_links::cables_of_switches;
 use crate::store::{History, NodeHistory, Window};
 
 /// Time after which a scrape reports about another moment than the one before, s: exporters sample

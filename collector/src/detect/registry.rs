@@ -4,7 +4,9 @@ use railscope_model::metric::{Kind, Metric};
 
 use super::detector::{DETECTORS, Detector, Explanation};
 use crate::classes::{Class, FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
-use crate::diagnose::incident::{PARENT_MIN_CHILDREN, PARENT_SHARE, SILENT_HOST_MIN_CHILDREN};
+use crate::diagnose::stages::lost_links::{
+    PARENT_MIN_CHILDREN, PARENT_SHARE, SILENT_HOST_MIN_CHILDREN,
+};
 use crate::diagnose::stages::mass_link_loss::{STILL_A_STORM, STORM_CABLES};
 
 /// What a threshold limits that is a share of the time in pause.

@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use railscope_model::fabric::{Fabric, PartId, Timestamp, Witness};
+use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{GpuIndex, NodeName, Part};
-use railscope_model::metric::{GPU_RECOVERY_ACTION, RDMA_PORT_UP};
+use railscope_model::metric::GPU_RECOVERY_ACTION;
 
 use crate::assemble::node_parts::{gpus_behind, gpus_below, gpus_routed_over};
 use crate::classes::belief::SURE_ENOUGH_TO_PAGE;
-use crate::classes::{
-    Class, GPU_MEMORY, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
-};
+use crate::classes::{Class, GPU_MEMORY, HOST_DOWN, PORT_DOWN, SWITCH_DOWN, Severity};
 use crate::detect::detector::{Evidence, Explanation};
+use crate::diagnose::stages::lost_links::{bundles, is_lost_cable, parents};
 use crate::diagnose::stages::maintenance::Window;
 use crate::diagnose::stages::posterior::{Weighed, weigh};
 use crate::diagnose::stages::reattribute::explained_by_others;
@@ -26,13 +25,6 @@ use crate::stages::{LeftOut, Step};
 pub const OPEN_AFTER_TICKS: u32 = 2;
 /// See [`OPEN_AFTER_TICKS`].
 pub const CLOSE_AFTER_TICKS: u32 = 12;
-/// Share of a switch's cables that must be lost before the switch itself is named.
-pub const PARENT_SHARE: f64 = 0.3;
-/// Fewest lost cables that make a parent: one cable is a cable.
-pub const PARENT_MIN_CHILDREN: usize = 3;
-/// The same for a host whose exporter no longer responds either: two can be a card of a host that lives.
-pub const SILENT_HOST_MIN_CHILDREN: usize = 2;
-
 /// A piece of evidence with its explanation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
@@ -95,15 +87,15 @@ pub(crate) fn group(
     is_silent: impl Fn(&NodeName) -> bool,
     left_out: LeftOut,
 ) -> BTreeMap<Part, Vec<Finding>> {
-    let (mut parents, mut roots, mut explained) = Default::default();
+    let (mut of_lost, mut roots, mut explained) = Default::default();
     if !left_out.has(Step::Parents) {
-        parents = self::parents(fabric, &findings, down, is_silent);
+        of_lost = parents(fabric, &findings, down, is_silent);
         roots = shared_roots(&findings);
         roots.extend(bundles(fabric, &findings));
         explained = explained_by_others(fabric, &findings);
     }
     if left_out.has(Step::HostComponent) {
-        parents.retain(|_, parent| !matches!(parent, Part::Host(_)));
+        of_lost.retain(|_, parent| !matches!(parent, Part::Host(_)));
     } else if !left_out.has(Step::Parents) {
         roots.extend(whole_hosts(fabric, &findings));
     }
@@ -111,193 +103,11 @@ pub(crate) fn group(
     for finding in findings {
         let part = &finding.evidence.part;
         let part = explained.get(part).unwrap_or(part);
-        let parent = parents.get(part);
+        let parent = of_lost.get(part);
         let root = parent.or_else(|| roots.get(part)).unwrap_or(part).clone();
         groups.entry(root).or_default().push(finding);
     }
     groups
-}
-
-/// Lost cables whose switch or host is what is really lost: child -> parent.
-///
-/// A switch swallows its cables when a good share of them is lost, a host only when all of its are:
-/// three dead rails of eight are three faults, or a card's, and not the host's.
-fn parents(
-    fabric: &Fabric,
-    findings: &[Finding],
-    down: &BTreeSet<Part>,
-    is_silent: impl Fn(&NodeName) -> bool,
-) -> BTreeMap<Part, Part> {
-    let lost: BTreeSet<_> = findings
-        .iter()
-        .filter(|f| is_lost_cable(f.evidence.class))
-        .map(|f| &f.evidence.part)
-        .collect();
-    let said_by_hosts = findings
-        .iter()
-        .filter(|f| f.evidence.signal == RDMA_PORT_UP.name);
-    let dark: BTreeSet<_> = said_by_hosts.map(|f| &f.evidence.part).collect();
-    let mut cables = cables_of_switches(fabric, &lost);
-    cables
-        .values_mut()
-        .for_each(|cables| leave_out_unsaid(cables, &lost, &dark));
-    let cables = cables.into_iter().map(|(switch, cables)| {
-        let cables: Vec<Part> = cables.into_iter().map(|(cable, _)| cable).collect();
-        (switch, cables)
-    });
-    let hosts = cables_of_hosts(fabric, &lost).into_iter();
-    let hosts = hosts.map(|(host, cables)| {
-        let fewest = match host.node() {
-            Some(node) if is_silent(node) && !cables.iter().any(|cable| dark.contains(cable)) => {
-                SILENT_HOST_MIN_CHILDREN
-            }
-            _ => PARENT_MIN_CHILDREN,
-        };
-        (host, cables, 1.0, fewest)
-    });
-    let switches = cables
-        .into_iter()
-        .map(|(part, cables)| (part.clone(), cables, PARENT_SHARE, PARENT_MIN_CHILDREN));
-    let mut parents: BTreeMap<Part, (bool, f64, usize, Part)> = BTreeMap::new();
-    for (parent, children, needed, fewest) in hosts.chain(switches) {
-        let gone: Vec<_> = children
-            .iter()
-            .filter(|child| lost.contains(child))
-            .collect();
-        let share = gone.len() as f64 / children.len() as f64;
-        let known_down = down.contains(&parent);
-        if gone.len() < fewest || (share < needed && !known_down) {
-            continue;
-        }
-        let claim = (known_down, share, gone.len());
-        for child in &gone {
-            // Of the two ends of a cable the one that lost the greater share explains it: a dead leaf takes
-            // a third of a small spine's cables with it. Where both lost all, one fault is likelier than
-            // several: behind a dead leaf all cables of whole hosts may end.
-            let known = parents.get(child);
-            let better = known.is_none_or(|known| claim > (known.0, known.1, known.2));
-            if better {
-                let (down, share, count) = claim;
-                parents.insert((*child).clone(), (down, share, count, parent.clone()));
-            }
-        }
-    }
-    parents
-        .into_iter()
-        .map(|(child, (.., parent))| (child, parent))
-        .collect()
-}
-
-/// Whether a class implies that a link is down, permanently or repeatedly.
-pub(crate) fn is_lost_cable(class: &Class) -> bool {
-    [&PORT_DOWN, &UPLINK_DOWN, &PORT_FLAPPING].contains(&class)
-}
-
-/// Whether so many lost cables, of all that there are, are enough to be their switch's fault.
-pub(crate) fn are_the_switchs(lost: usize, all: usize) -> bool {
-    lost >= PARENT_MIN_CHILDREN && lost as f64 >= PARENT_SHARE * all as f64
-}
-
-/// Cables of the switches that have one of these, and whether the subnet shows them.
-pub(crate) fn cables_of_switches<'a>(
-    fabric: &'a Fabric,
-    lost: &BTreeSet<&Part>,
-) -> BTreeMap<&'a Part, Vec<(Part, bool)>> {
-    let found = lost.iter().flat_map(|cable| fabric.cables_named(cable));
-    let ends: BTreeSet<PartId> = found.flat_map(|(near, far)| [near, far.peer]).collect();
-    let ends = ends.into_iter().map(|id| (id, &fabric.vertex(id).part));
-    let switches = ends.filter(|(_, part)| matches!(part, Part::Switch(_)));
-    switches
-        .map(|(id, switch)| (switch, cables_of(fabric, id)))
-        .collect()
-}
-
-/// Cables of a part, and whether the subnet shows them.
-pub(crate) fn cables_of(fabric: &Fabric, id: PartId) -> Vec<(Part, bool)> {
-    let cables = fabric.neighbours(id).filter_map(|near| {
-        let swept = near.link.seen_by.of(Witness::Subnet).is_some();
-        // Only a cable has a part.
-        Some((fabric.cable_part(near.id)?, swept))
-    });
-    cables.collect()
-}
-
-/// Cables to switches of the hosts that have lost enough of them to be what is lost.
-fn cables_of_hosts(fabric: &Fabric, lost: &BTreeSet<&Part>) -> BTreeMap<Part, Vec<Part>> {
-    let mut counts: BTreeMap<&NodeName, usize> = BTreeMap::new();
-    for node in lost.iter().filter_map(|cable| cable.node()) {
-        *counts.entry(node).or_default() += 1;
-    }
-    counts.retain(|_, count| *count >= SILENT_HOST_MIN_CHILDREN);
-    let mut cables: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
-    if counts.is_empty() {
-        return cables;
-    }
-    for (id, a, b, _) in fabric.links() {
-        let ends = [a, b].map(|end| &fabric.vertex(end).part);
-        let ([Part::Nic(node, _), Part::Switch(_)] | [Part::Switch(_), Part::Nic(node, _)]) = ends
-        else {
-            continue;
-        };
-        if counts.contains_key(node) {
-            let host = Part::Host(node.clone());
-            cables
-                .entry(host)
-                .or_default()
-                .extend(fabric.cable_part(id));
-        }
-    }
-    cables
-}
-
-/// Omits the cables of a leaf to other switches whose loss cannot have been reported yet. Hosts report at
-/// once that their ports are down; the next sweep comes later, and LLDP forgets neighbors minutes after a switch
-/// has died.
-///
-/// Cables that a sweep shows are omitted only where several hosts live and report that all of their ports there
-/// are down: what is left of such a leaf serves no host.
-fn leave_out_unsaid(
-    cables: &mut Vec<(Part, bool)>,
-    lost: &BTreeSet<&Part>,
-    dark: &BTreeSet<&Part>,
-) {
-    let to_hosts = || cables.iter().filter(|(cable, _)| cable.node().is_some());
-    if to_hosts().count() < PARENT_MIN_CHILDREN {
-        return;
-    }
-    let hosts: BTreeSet<_> = to_hosts().map(|(cable, _)| cable.node()).collect();
-    let serves_nobody = hosts.len() > 1 && to_hosts().all(|(cable, _)| dark.contains(cable));
-    cables.retain(|(cable, swept)| {
-        (*swept && !serves_nobody) || cable.node().is_some() || lost.contains(cable)
-    });
-}
-
-/// Cables between the same two switches whose links are down together are one fault: of a line card, a trunk or a setting. The
-/// first of them by name stands for all.
-fn bundles(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
-    let lost = findings
-        .iter()
-        .filter(|found| is_lost_cable(found.evidence.class));
-    let lost: BTreeSet<&Part> = lost.map(|found| &found.evidence.part).collect();
-    let mut by_ends: BTreeMap<[PartId; 2], Vec<&Part>> = BTreeMap::new();
-    let of_switches = lost
-        .into_iter()
-        .filter(|part| matches!(part, Part::SwitchLink(..)));
-    for cable in of_switches {
-        if let Some((near, far)) = fabric.find_cable(cable) {
-            let (low, high) = (near.min(far.peer), near.max(far.peer));
-            by_ends.entry([low, high]).or_default().push(cable);
-        }
-    }
-    let bundles = by_ends.into_values().filter(|cables| cables.len() > 1);
-    let roots = bundles.flat_map(|cables| {
-        let first = cables[0].clone();
-        let others = cables.into_iter().skip(1);
-        others
-            .map(move |cable| (cable.clone(), first.clone()))
-            .collect::<Vec<_>>()
-    });
-    roots.collect()
 }
 
 /// The end of a cable between switches that does not name it.

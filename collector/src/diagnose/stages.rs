@@ -4,6 +4,7 @@ pub(crate) mod after_effects;
 pub(crate) mod hold_down;
 pub(crate) mod immediate_open;
 pub mod job_impact;
+pub(crate) mod lost_links;
 pub mod maintenance;
 pub mod mass_link_loss;
 pub mod posterior;

@@ -19,7 +19,7 @@ use crate::detect::detector::{Detector, Evidence, Explanation, Plotted, View};
 use crate::detect::netdev;
 use crate::detect::peers::median;
 use crate::detect::registry::{Rule, Threshold};
-use crate::diagnose::incident::{PARENT_SHARE, are_the_switchs, cables_of_switches};
+use crate::diagnose::stages::lost_links::{PARENT_SHARE, are_the_switchs, cables_of_switches};
 use crate::store::{Count, Increase, NodeHistory, Window};
 
 /// A part whose true rate is the limit passes it by chance now and then: errors are counted, so that the number in a window

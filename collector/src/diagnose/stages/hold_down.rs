@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 
-use crate::diagnose::incident::{
-    Finding, PARENT_MIN_CHILDREN, are_the_switchs, cables_of_switches, is_lost_cable,
+use crate::diagnose::incident::Finding;
+use crate::diagnose::stages::lost_links::{
+    PARENT_MIN_CHILDREN, are_the_switchs, cables_of_switches, is_lost_cable,
 };
 use crate::store::History;
 

@@ -13,8 +13,9 @@ use railscope_model::metric::{GPU_XID_EVENTS, NIC_PAUSE_STORMS, RDMA_PORT_UP};
 use crate::classes::{Class, GPU_LOST, NVLINK_DOWN, PFC_STORM, PORT_DOWN};
 use crate::detect::confirmation::second_look_at;
 use crate::detect::detector::Evidence;
-use crate::diagnose::incident::{Finding, PARENT_MIN_CHILDREN, cables_of, is_lost_cable};
+use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::hold_down::is_its_own;
+use crate::diagnose::stages::lost_links::{PARENT_MIN_CHILDREN, cables_of, is_lost_cable};
 use crate::store::History;
 
 /// Classes that a counter of events proves: the driver has reported about a fatal XID and the GPU is silent; the

@@ -7,7 +7,8 @@ use railscope_model::fabric::Fabric;
 use railscope_model::identity::Part;
 
 use super::maintenance::ends_of_cables;
-use crate::diagnose::incident::{CLOSE_AFTER_TICKS, Finding, is_lost_cable};
+use crate::diagnose::incident::{CLOSE_AFTER_TICKS, Finding};
+use crate::diagnose::stages::lost_links::is_lost_cable;
 
 /// Simultaneous link losses from which it is a mass link loss.
 pub const STORM_CABLES: usize = 50;

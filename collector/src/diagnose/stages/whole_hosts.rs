@@ -7,7 +7,8 @@ use railscope_model::identity::{NodeName, Part};
 
 use crate::classes::{PCIE_DEGRADED, PORT_DEGRADED};
 use crate::detect::peers::MAJORITY;
-use crate::diagnose::incident::{Finding, PARENT_MIN_CHILDREN};
+use crate::diagnose::incident::Finding;
+use crate::diagnose::stages::lost_links::PARENT_MIN_CHILDREN;
 use crate::diagnose::stages::posterior::pci_of;
 
 /// Parts of a host that are compared with each other.
