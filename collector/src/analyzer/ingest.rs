@@ -62,6 +62,7 @@ impl Analyzer {
     /// Ingests a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
     /// does not show is not gone. Nor is what is behind ports that were silent.
     pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
+        subnet.forgive_missing_start(self.subnet.as_ref());
         let settled = subnet.is_settled();
         if settled || self.subnet_seen.is_none() {
             let older = self.subnet.as_ref().filter(|_| self.subnet_seen.is_some());

@@ -23,6 +23,7 @@ mod parents;
 mod pause;
 mod second_look;
 mod starved;
+mod sweeps;
 mod work;
 
 use std::collections::BTreeSet;

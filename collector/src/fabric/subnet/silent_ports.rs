@@ -102,6 +102,17 @@ impl Subnet {
         gaps.iter().all(|gap| matches!(gap, Gap::Silent { .. }))
     }
 
+    /// Forgives that the node which the sweep started from is not in it, unless the sweep before had it: a text from which
+    /// somebody has taken that node is whole otherwise, and what was cut has other gaps too.
+    pub fn forgive_missing_start(&mut self, older: Option<&Self>) {
+        let had =
+            |guid| older.is_some_and(|older| older.nodes.iter().any(|node| node.guid == guid));
+        let is_forgiven = |gap: &Gap| matches!(gap, Gap::StartMissing { guid } if !had(*guid));
+        let mut gaps = std::mem::take(&mut self.completeness).into_gaps();
+        gaps.retain(|gap| !is_forgiven(gap));
+        self.completeness = Completeness::of(gaps);
+    }
+
     /// Puts what an older sweep knew behind silent ports into this one: a device that does not answer is
     /// not removed. Nodes that were unknown before and have not reported their name are omitted until
     /// they do.
