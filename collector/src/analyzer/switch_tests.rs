@@ -2,6 +2,7 @@
 
 mod credits;
 mod ports;
+mod queues;
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Findings from counters of single switch ports: errors, permanent pause, standing queues.
+//! Findings from counters of single switch ports: errors, permanent pause.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,7 @@ use super::{Lab, at, leaves};
 use crate::classes::UPLINK_DOWN;
 use crate::detect::detector::Evidence;
 use crate::detect::detector::Explanation;
-use crate::detect::rules::{
-    degraded_link, error_counters, pause_circle, slow_receiver, switch_ports,
-};
+use crate::detect::rules::{degraded_link, error_counters, pause_circle, slow_receiver};
 use crate::diagnose::incident::{Finding, describe, group};
 use crate::stages::LeftOut;
 
@@ -74,15 +72,15 @@ fn frames_that_came_broken_and_were_passed_on_are_of_the_first_cable_alone() {
 }
 
 /// What a port does in each of ten seconds' readings: share of the time in pause by direction, packets marked, bytes sent.
-struct Port {
-    at: (&'static str, &'static str),
-    direction: &'static str,
-    paused: f64,
-    marked: f64,
-    bytes: f64,
+pub(super) struct Port {
+    pub(super) at: (&'static str, &'static str),
+    pub(super) direction: &'static str,
+    pub(super) paused: f64,
+    pub(super) marked: f64,
+    pub(super) bytes: f64,
 }
 
-fn lab_of(ports: &[Port]) -> Lab {
+pub(super) fn lab_of(ports: &[Port]) -> Lab {
     let mut lab = leaves();
     lab.host("n1", ("a", 10));
     lab.host("n2", ("b", 10));
@@ -341,85 +339,6 @@ fn both_ends_of_a_cable_that_no_source_reports_are_named_once() {
     // One of the two leads elsewhere, and it is not known which.
     let both = named_of_both_ends(&["33", "34"], 12.5e9);
     assert!(both.iter().eq([one, two, node]));
-}
-
-#[test]
-fn a_queue_that_stands_at_a_port_which_sends_little_is_named_unless_the_port_is_paused_or_busy() {
-    let queue = |at, paused, marked, bytes| {
-        let port = Port {
-            at,
-            direction: "receive",
-            paused,
-            marked,
-            bytes,
-        };
-        lab_of(&[port]).said_by(switch_ports::build)
-    };
-    // 10 % of its speed, and 10 % of the packets.
-    let (marked, bytes) = (1.2e6, 5e10);
-    assert_eq!(
-        queue(("a", "1"), 0.0, marked, bytes),
-        ["path-slow link/a:1"]
-    );
-    assert!(queue(("a", "1"), 0.2, marked, bytes).is_empty());
-    assert!(queue(("a", "1"), 0.0, marked, 6.0 * bytes).is_empty());
-    assert!(queue(("a", "1"), 0.0, marked / 1000.0, bytes).is_empty());
-    assert!(
-        queue(("a", "10"), 0.0, marked, bytes).is_empty(),
-        "the host's own port"
-    );
-}
-
-#[test]
-fn a_queue_at_a_port_that_sends_more_than_the_others_is_of_flows_that_share_it() {
-    let port = |port, marked, bytes| Port {
-        at: ("a", port),
-        direction: "receive",
-        paused: 0.0,
-        marked,
-        bytes,
-    };
-    let (marked, bytes) = (1.2e6, 5e10);
-    let with_others = |bytes| {
-        let others = ["2", "3", "4"].map(|other| port(other, 0.0, 5e10));
-        let mut all = vec![port("1", marked, bytes)];
-        all.extend(others);
-        lab_of(&all).said_by(switch_ports::build)
-    };
-    assert_eq!(with_others(bytes), ["path-slow link/a:1"]);
-    assert!(with_others(1.5 * bytes).is_empty());
-}
-
-#[test]
-fn a_queue_is_named_only_where_most_ports_between_switches_mark_far_fewer_packets() {
-    let port = |at, marked| Port {
-        at,
-        direction: "receive",
-        paused: 0.0,
-        marked,
-        bytes: 5e10,
-    };
-    let with_others = |share: f64| {
-        let others = [("a", "2"), ("a", "3"), ("b", "1"), ("b", "2")];
-        let idle = [
-            ("s", "1"),
-            ("s", "2"),
-            ("s", "3"),
-            ("s", "4"),
-            ("s", "5"),
-            ("s", "6"),
-        ];
-        let mut all = vec![port(("a", "1"), 1.2e6)];
-        all.extend(others.map(|at| port(at, share * 1.2e6)));
-        all.extend(idle.map(|at| Port {
-            bytes: 1e6,
-            ..port(at, 0.0)
-        }));
-        lab_of(&all).said_by(switch_ports::build)
-    };
-    assert_eq!(with_others(0.1), ["path-slow link/a:1"]);
-    // Each of them has a queue by itself.
-    assert!(with_others(0.5).is_empty());
 }
 
 #[test]

@@ -1,0 +1,83 @@
+//! Standing queues at switch ports.
+
+use super::ports::{Port, lab_of};
+use crate::detect::rules::switch_ports;
+
+#[test]
+fn a_queue_that_stands_at_a_port_which_sends_little_is_named_unless_the_port_is_paused_or_busy() {
+    let queue = |at, paused, marked, bytes| {
+        let port = Port {
+            at,
+            direction: "receive",
+            paused,
+            marked,
+            bytes,
+        };
+        lab_of(&[port]).said_by(switch_ports::build)
+    };
+    // 10 % of its speed, and 10 % of the packets.
+    let (marked, bytes) = (1.2e6, 5e10);
+    assert_eq!(
+        queue(("a", "1"), 0.0, marked, bytes),
+        ["path-slow link/a:1"]
+    );
+    assert!(queue(("a", "1"), 0.2, marked, bytes).is_empty());
+    assert!(queue(("a", "1"), 0.0, marked, 6.0 * bytes).is_empty());
+    assert!(queue(("a", "1"), 0.0, marked / 1000.0, bytes).is_empty());
+    assert!(
+        queue(("a", "10"), 0.0, marked, bytes).is_empty(),
+        "the host's own port"
+    );
+}
+
+#[test]
+fn a_queue_at_a_port_that_sends_more_than_the_others_is_of_flows_that_share_it() {
+    let port = |port, marked, bytes| Port {
+        at: ("a", port),
+        direction: "receive",
+        paused: 0.0,
+        marked,
+        bytes,
+    };
+    let (marked, bytes) = (1.2e6, 5e10);
+    let with_others = |bytes| {
+        let others = ["2", "3", "4"].map(|other| port(other, 0.0, 5e10));
+        let mut all = vec![port("1", marked, bytes)];
+        all.extend(others);
+        lab_of(&all).said_by(switch_ports::build)
+    };
+    assert_eq!(with_others(bytes), ["path-slow link/a:1"]);
+    assert!(with_others(1.5 * bytes).is_empty());
+}
+
+#[test]
+fn a_queue_is_named_only_where_most_ports_between_switches_mark_far_fewer_packets() {
+    let port = |at, marked| Port {
+        at,
+        direction: "receive",
+        paused: 0.0,
+        marked,
+        bytes: 5e10,
+    };
+    let with_others = |share: f64| {
+        let others = [("a", "2"), ("a", "3"), ("b", "1"), ("b", "2")];
+        let idle = [
+            ("s", "1"),
+            ("s", "2"),
+            ("s", "3"),
+            ("s", "4"),
+            ("s", "5"),
+            ("s", "6"),
+        ];
+        let mut all = vec![port(("a", "1"), 1.2e6)];
+        all.extend(others.map(|at| port(at, share * 1.2e6)));
+        all.extend(idle.map(|at| Port {
+            bytes: 1e6,
+            ..port(at, 0.0)
+        }));
+        lab_of(&all).said_by(switch_ports::build)
+    };
+    assert_eq!(with_others(0.1), ["path-slow link/a:1"]);
+    // Each of them has a queue by itself.
+    assert!(with_others(0.5).is_empty());
+}
