@@ -5,7 +5,7 @@ use railscope_model::metric::{Kind, Metric};
 use super::detector::{DETECTORS, Detector, Explanation};
 use crate::classes::{Class, FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
 use crate::diagnose::stages::lost_links::{
-    PARENT_MIN_CHILDREN, PARENT_SHARE, SILENT_HOST_MIN_CHILDREN,
+    FLAP_TOGETHER_SECONDS, PARENT_MIN_CHILDREN, PARENT_SHARE, SILENT_HOST_MIN_CHILDREN,
 };
 use crate::diagnose::stages::mass_link_loss::{STILL_A_STORM, STORM_CABLES};
 
@@ -166,6 +166,12 @@ fn of_root_cause() -> Vec<Described> {
                     PARENT_SHARE,
                     "ratio",
                     "fewer can be separate cable faults (a choice)",
+                ),
+                Threshold::new(
+                    "time for which a flapping cable counts",
+                    FLAP_TOGETHER_SECONDS,
+                    "s",
+                    "links of one switch flap together (a choice)",
                 ),
             ],
             "Its cables are up again.",

@@ -11,7 +11,7 @@ use crate::assemble::node_parts::{gpus_behind, gpus_below, gpus_routed_over};
 use crate::classes::belief::SURE_ENOUGH_TO_PAGE;
 use crate::classes::{Class, GPU_MEMORY, HOST_DOWN, PORT_DOWN, SWITCH_DOWN, Severity};
 use crate::detect::detector::{Evidence, Explanation};
-use crate::diagnose::stages::lost_links::{bundles, is_lost_cable, parents};
+use crate::diagnose::stages::lost_links::{Earlier, bundles, is_lost_cable, parents};
 use crate::diagnose::stages::maintenance::Window;
 use crate::diagnose::stages::posterior::{Weighed, weigh};
 use crate::diagnose::stages::reattribute::explained_by_others;
@@ -83,13 +83,13 @@ pub struct Incident {
 pub(crate) fn group(
     fabric: &Fabric,
     findings: Vec<Finding>,
-    down: &BTreeSet<Part>,
+    earlier: &Earlier,
     is_silent: impl Fn(&NodeName) -> bool,
     left_out: LeftOut,
 ) -> BTreeMap<Part, Vec<Finding>> {
     let (mut of_lost, mut roots, mut explained) = Default::default();
     if !left_out.has(Step::Parents) {
-        of_lost = parents(fabric, &findings, down, is_silent);
+        of_lost = parents(fabric, &findings, earlier, is_silent);
         roots = shared_roots(&findings);
         roots.extend(bundles(fabric, &findings));
         explained = explained_by_others(fabric, &findings);

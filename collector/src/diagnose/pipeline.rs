@@ -15,6 +15,7 @@ use crate::classes::{
 use crate::diagnose::stages::after_effects::AfterEffects;
 use crate::diagnose::stages::hold_down::Losses;
 use crate::diagnose::stages::immediate_open::proven;
+use crate::diagnose::stages::lost_links::{Earlier, FLAP_TOGETHER_SECONDS};
 use crate::diagnose::stages::maintenance::{Window, mark};
 use crate::diagnose::stages::mass_link_loss::Storms;
 use crate::fabric::Routes;
@@ -155,7 +156,7 @@ impl Tracker {
         let mut groups = group(
             fabric,
             findings,
-            &self.switches_down(),
+            &self.earlier(now),
             is_silent,
             self.left_out,
         );
@@ -276,12 +277,15 @@ impl Tracker {
         });
     }
 
-    /// Switches with an open incident: what is lost of them stays theirs, whichever host is read
-    /// late.
-    fn switches_down(&self) -> BTreeSet<Part> {
-        let open = self.suspects.iter().filter(|(_, suspect)| suspect.open);
-        let switches = open.filter(|(_, suspect)| suspect.incident.class == &SWITCH_DOWN);
-        switches.map(|(part, _)| part.clone()).collect()
+    fn earlier(&self, now: Timestamp) -> Earlier {
+        let parts = |is_such: &dyn Fn(&Suspect) -> bool| {
+            let such = self.suspects.iter().filter(|(_, own)| is_such(own));
+            such.map(|(part, _)| part.clone()).collect()
+        };
+        Earlier {
+            switches_down: parts(&|own| own.open && own.incident.class == &SWITCH_DOWN),
+            old: parts(&|own| now.seconds_since(own.since) > FLAP_TOGETHER_SECONDS),
+        }
     }
 
     /// Parts whose fault turns out to be another's are no separate suspects any more, and what was known of them

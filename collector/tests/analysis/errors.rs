@@ -1,5 +1,9 @@
 //! Error counters of links, and messages without a buffer: what is named, and which part.
 
+use railscope_collector::analyzer::Analyzer;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+
+use super::cluster::{NODES, at, node, page, subnet};
 use super::health::rises;
 use super::{check, with};
 
@@ -89,4 +93,31 @@ fn a_port_that_loses_its_link_twice_flaps_and_once_it_does_not() {
         &downs(&[80]),
         &["link-errors link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
     );
+}
+
+#[test]
+fn links_of_one_switch_that_flap_together_are_its_fault_and_one_after_another_their_own() {
+    let found = |times: [[u64; 2]; 4]| {
+        let mut analyzer = Analyzer::default();
+        let mut view = analyzer.tick(at(0));
+        for seconds in (5..=120).step_by(5) {
+            let plan = |_, rail| Some(rail);
+            analyzer.take_subnet(parse_ibnetdiscover(&subnet(&plan)), at(seconds));
+            for index in 0..NODES {
+                let downs = times.get(index).into_iter().flatten();
+                let count = downs.filter(|at| seconds >= **at).count();
+                let labels = "device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"";
+                let line = format!("railscope_rdma_port_errors_total{{{labels}}} {count}\n");
+                let text = page(index, seconds) + &line;
+                analyzer.ingest(&node(index), &text, at(seconds));
+            }
+            view = analyzer.tick(at(seconds));
+        }
+        let incidents = view.incidents.iter();
+        let found = incidents.map(|own| format!("{} {}", own.class.name, own.root));
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(found([[80, 100]; 4]), ["switch-down switch/leaf-1"]);
+    let own = [0, 1, 2, 3].map(|node| format!("port-flapping link/n{node}:mlx5_1/1"));
+    assert_eq!(found([[10, 15], [20, 25], [80, 90], [100, 105]]), own);
 }

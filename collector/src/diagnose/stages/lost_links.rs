@@ -14,14 +14,26 @@ pub(crate) const PARENT_SHARE: f64 = 0.3;
 pub(crate) const PARENT_MIN_CHILDREN: usize = 3;
 /// The same for a host whose exporter no longer responds either: two can be a card of a host that lives.
 pub(crate) const SILENT_HOST_MIN_CHILDREN: usize = 2;
+/// Seconds after which a flapping cable has a fault of its own: links of one switch flap together.
+pub(crate) const FLAP_TOGETHER_SECONDS: f64 = 60.0;
+
+/// What earlier ticks found.
+#[derive(Debug, Default)]
+pub(crate) struct Earlier {
+    /// Switches with an open incident: what is lost of them stays theirs, whichever host is read late.
+    pub(crate) switches_down: BTreeSet<Part>,
+    /// Parts with findings of their own for longer than [`FLAP_TOGETHER_SECONDS`].
+    pub(crate) old: BTreeSet<Part>,
+}
 /// Lost cables whose switch or host is what is really lost: child -> parent.
 ///
 /// A switch swallows its cables when a good share of them is lost, a host only when all of its are:
-/// three dead rails of eight are three faults, or a card's, and not the host's.
+/// three dead rails of eight are three faults, or a card's, and not the host's. Links that have flapped one after another over
+/// minutes are faults of their own.
 pub(crate) fn parents(
     fabric: &Fabric,
     findings: &[Finding],
-    down: &BTreeSet<Part>,
+    earlier: &Earlier,
     is_silent: impl Fn(&NodeName) -> bool,
 ) -> BTreeMap<Part, Part> {
     let lost: BTreeSet<_> = findings
@@ -29,6 +41,10 @@ pub(crate) fn parents(
         .filter(|f| is_lost_cable(f.evidence.class))
         .map(|f| &f.evidence.part)
         .collect();
+    let flap_alone = findings
+        .iter()
+        .filter(|f| f.evidence.class == &PORT_FLAPPING && earlier.old.contains(&f.evidence.part));
+    let flap_alone: BTreeSet<_> = flap_alone.map(|f| &f.evidence.part).collect();
     let said_by_hosts = findings
         .iter()
         .filter(|f| f.evidence.signal == RDMA_PORT_UP.name);
@@ -56,12 +72,14 @@ pub(crate) fn parents(
         .map(|(part, cables)| (part.clone(), cables, PARENT_SHARE, PARENT_MIN_CHILDREN));
     let mut parents: BTreeMap<Part, (bool, f64, usize, Part)> = BTreeMap::new();
     for (parent, children, needed, fewest) in hosts.chain(switches) {
+        let known_down = earlier.switches_down.contains(&parent);
+        let is_switch = matches!(parent, Part::Switch(_));
+        let is_own = |child: &Part| is_switch && !known_down && flap_alone.contains(child);
         let gone: Vec<_> = children
             .iter()
-            .filter(|child| lost.contains(child))
+            .filter(|child| lost.contains(child) && !is_own(child))
             .collect();
         let share = gone.len() as f64 / children.len() as f64;
-        let known_down = down.contains(&parent);
         if gone.len() < fewest || (share < needed && !known_down) {
             continue;
         }
