@@ -81,3 +81,26 @@ fn a_queue_is_named_only_where_most_ports_between_switches_mark_far_fewer_packet
     // Each of them has a queue by itself.
     assert!(with_others(0.5).is_empty());
 }
+
+#[test]
+fn of_many_queues_at_once_only_one_at_a_port_that_sends_much_less_is_named() {
+    let with_queues = |standing: usize, bytes: f64| {
+        let ports = ["1", "2", "3", "4"];
+        let ports = ["a", "b"]
+            .into_iter()
+            .flat_map(|leaf| ports.map(|port| (leaf, port)));
+        let port = |(index, at)| Port {
+            at,
+            direction: "receive",
+            paused: 0.0,
+            marked: if index < standing { 1.2e6 } else { 0.0 },
+            bytes: if index == 0 { bytes } else { 5e10 },
+        };
+        let all: Vec<_> = ports.enumerate().map(port).collect();
+        lab_of(&all).said_by(switch_ports::build)
+    };
+    let two = ["path-slow link/a:1", "path-slow link/a:2"];
+    assert_eq!(with_queues(2, 5e10), two);
+    assert!(with_queues(3, 5e10).is_empty());
+    assert_eq!(with_queues(3, 2e10), ["path-slow link/a:1"]);
+}

@@ -23,8 +23,8 @@ const WINDOW_SECONDS: f64 = 60.0;
 /// half of [`MIN_EXCESS`] then.
 const MIN_SECONDS: f64 = 20.0;
 /// Excess over the node's median port, both directions, from which there must be other traffic (an engineering
-/// choice: the rails of a job differ by less than 1 % over a minute).
-const MIN_EXCESS: f64 = 0.1;
+/// choice: rails of an even job differ by less than 1 % over a minute, those of uneven ones by 12 %).
+const MIN_EXCESS: f64 = 0.15;
 /// Nodes whose ports of a rail move about as much, from which that is a job's design, where no job is known.
 const FEWEST_ALIKE: usize = 3;
 /// A node of which the median port moves less than this has no job to compare with, bytes per second.

@@ -4,9 +4,9 @@
 //! congestion, is not paused and sends far less is limited by something that no counter shows. A burst fills a queue for a
 //! moment, and its port is busy then. Flows that share a port by chance do the same with every step of a job; their port
 //! sends more than the switch's others, and a limited one does not. Bursts of small jobs fill all queues alike; a limited port
-//! marks more than the others.
+//! marks more than the others. Where many ports mark at once, only one that sends much less than its switch's others is limited.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
@@ -38,11 +38,15 @@ const MAX_OF_OTHERS: f64 = 1.2;
 const SENDS: f64 = 0.1;
 /// How many times the median share of packets that is marked at ports between switches.
 const ABOVE_USUAL: f64 = 5.0;
+/// Most cables with such a queue at once; where there are more, bursts of the job fill them.
+const MOST_AT_ONCE: usize = 2;
+/// Where there are more, the most that a limited port sends, compared with the median of the switch's other cables to switches.
+const FEWER_THAN_OTHERS: f64 = 0.5;
 
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches",
+        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches; if more than {MOST_AT_ONCE} cables have such a queue, it sends at most {FEWER_THAN_OTHERS} times that median",
         100.0 * MIN_MARKED,
         QUEUE_SECONDS[0],
         100.0 * MAX_SENT,
@@ -108,6 +112,18 @@ pub(super) fn rule() -> Rule {
             "times",
             "bursts fill all queues alike (a choice)",
         ),
+        Threshold::new(
+            "cables with such a queue at once, at most",
+            MOST_AT_ONCE as f64,
+            "cables",
+            "an uneven job fills many queues (a choice)",
+        ),
+        Threshold::new(
+            "if there are more: bytes sent, compared with the median of the switch's other cables to switches, at most",
+            FEWER_THAN_OTHERS,
+            "times",
+            "a limited port slows the flows through it (a choice)",
+        ),
     ];
     Rule::new(&PATH_SLOW, thresholds)
 }
@@ -115,6 +131,8 @@ pub(super) fn rule() -> Rule {
 /// Cables between switches with such a queue at one end.
 pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
     let mut usual_of = BTreeMap::new();
+    // With what the port sends, compared with its switch's others; infinite where there are none.
+    let mut standing: Vec<(Evidence, f64)> = Vec::new();
     for (switch, history) in view.history.fresh_switches(view.now) {
         for (labels, _) in history.moving(&SWITCH_PORT_ECN_MARKED) {
             let labels: Vec<_> = labels.values().collect();
@@ -124,18 +142,32 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
             let queue = QUEUE_SECONDS.map(|seconds| Queue::of(history, port, priority, seconds));
             let stands = |queue: &Option<Queue>| queue.as_ref().is_some_and(Queue::stands);
             if let ([Some(queue), _], true) = (&queue, queue.iter().all(stands)) {
-                let found = evidence(view, (switch, port), queue);
+                let Some(found) = evidence(view, (switch, port), queue) else {
+                    continue;
+                };
                 // Only asked where one stands at a cable between switches.
-                let found =
-                    found.filter(|_| !sends_most(view, (switch, history), port, queue.sent));
+                let of_others = of_others(view, (switch, history), port, queue.sent);
+                if of_others.is_some_and(|share| share > MAX_OF_OTHERS) {
+                    continue;
+                }
                 let mut usual = || {
                     let of = usual_of.entry(priority.to_owned());
                     *of.or_insert_with(|| usual_share(view, priority))
                 };
-                out.extend(found.filter(|_| queue.marked_share() >= ABOVE_USUAL * usual()));
+                if queue.marked_share() >= ABOVE_USUAL * usual() {
+                    standing.push((found, of_others.unwrap_or(f64::INFINITY)));
+                }
             }
         }
     }
+    let cables: BTreeSet<_> = standing
+        .iter()
+        .map(|(found, _)| found.part.clone())
+        .collect();
+    if cables.len() > MOST_AT_ONCE {
+        standing.retain(|(_, of_others)| *of_others <= FEWER_THAN_OTHERS);
+    }
+    out.extend(standing.into_iter().map(|(found, _)| found));
 }
 
 /// What a port does with the packets of a priority.
@@ -204,14 +236,14 @@ fn is_to_switch(view: &View<'_>, switch: &SwitchName, port: &str) -> Option<bool
     ))
 }
 
-/// Whether a port sends more than the switch's other cables to switches.
-fn sends_most(
+/// What a port sends, compared with the median of the switch's other cables to switches; none where no other sends.
+fn of_others(
     view: &View<'_>,
     (switch, history): (&SwitchName, &NodeHistory),
     port: &str,
     sent: f64,
-) -> bool {
-    let of_others = history
+) -> Option<f64> {
+    let others = history
         .moving(&SWITCH_PORT_TRANSMIT_BYTES)
         .filter_map(|(labels, window)| {
             let other = labels.values().next().filter(|other| *other != port)?;
@@ -219,7 +251,7 @@ fn sends_most(
             let rate = window.increase(QUEUE_SECONDS[0]).map(Increase::rate);
             rate.filter(|rate| is_between && *rate >= SENDS * sent)
         });
-    median(of_others).is_some_and(|usual| sent > MAX_OF_OTHERS * usual)
+    median(others).map(|usual| sent / usual)
 }
 
 fn evidence(
