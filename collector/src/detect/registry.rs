@@ -123,6 +123,25 @@ fn fewest_cables() -> Threshold {
     )
 }
 
+/// When a switch is what is lost.
+fn of_switch() -> Vec<Threshold> {
+    vec![
+        fewest_cables(),
+        Threshold::new(
+            "share of the switch's cables",
+            PARENT_SHARE,
+            "ratio",
+            "fewer can be separate cable faults (a choice)",
+        ),
+        Threshold::new(
+            "time for which a flapping cable counts",
+            FLAP_TOGETHER_SECONDS,
+            "s",
+            "links of one switch flap together (a choice)",
+        ),
+    ]
+}
+
 /// What becomes of many lost cables.
 fn of_root_cause() -> Vec<Described> {
     let of = |class, check, thresholds, clears| Described {
@@ -159,21 +178,7 @@ fn of_root_cause() -> Vec<Described> {
         of(
             &SWITCH_DOWN,
             "A large share of a switch's cables is down.",
-            vec![
-                fewest_cables(),
-                Threshold::new(
-                    "share of the switch's cables",
-                    PARENT_SHARE,
-                    "ratio",
-                    "fewer can be separate cable faults (a choice)",
-                ),
-                Threshold::new(
-                    "time for which a flapping cable counts",
-                    FLAP_TOGETHER_SECONDS,
-                    "s",
-                    "links of one switch flap together (a choice)",
-                ),
-            ],
+            of_switch(),
             "Its cables are up again.",
         ),
         of(
