@@ -59,6 +59,8 @@ pub struct Analyzer {
     spoken_of: BTreeSet<NodeName>,
     subnet: Option<Subnet>,
     subnet_seen: Option<Timestamp>,
+    /// Sweeps in a row that lack the node they started from, which the known one has.
+    sweeps_without_start: u32,
     source_intervals: SourceIntervals,
     /// Identity of each node when the fabric was last built.
     built_from: BTreeMap<NodeName, u64>,
@@ -111,6 +113,7 @@ impl Default for Analyzer {
             spoken_of: BTreeSet::new(),
             subnet: None,
             subnet_seen: None,
+            sweeps_without_start: 0,
             source_intervals: SourceIntervals::default(),
             built_from: BTreeMap::new(),
             subnet_changed: true,

@@ -13,6 +13,10 @@ use crate::fabric::subnet::counters::DeviceReading;
 use crate::store::Ingested;
 use crate::store::source_id::{Speaker, Subject};
 
+/// Sweeps in a row that lack the node they started from, from which somebody takes it out on purpose: a sweep that is cut by
+/// accident is followed by a whole one.
+const CUT_ON_PURPOSE: u32 = 3;
+
 impl Analyzer {
     /// Ingests a scrape of a node's exporter, read at `at`.
     pub fn ingest(&mut self, node: &NodeName, page: &str, at: Timestamp) -> Ingested {
@@ -62,8 +66,14 @@ impl Analyzer {
     /// Ingests a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
     /// does not show is not gone. Nor is what is behind ports that were silent.
     pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
-        subnet.forgive_missing_start(self.subnet.as_ref());
-        let settled = subnet.is_settled();
+        let known = self.subnet.as_ref();
+        self.sweeps_without_start =
+            match known.is_some_and(|known| subnet.has_lost_its_start(known)) {
+                true => self.sweeps_without_start + 1,
+                false => 0,
+            };
+        let was_cut = (1..CUT_ON_PURPOSE).contains(&self.sweeps_without_start);
+        let settled = subnet.is_settled() && !was_cut;
         if settled || self.subnet_seen.is_none() {
             let older = self.subnet.as_ref().filter(|_| self.subnet_seen.is_some());
             subnet.recall(older);

@@ -10,7 +10,8 @@ use super::incident::{
     CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
 };
 use crate::classes::{
-    FABRIC_STORM, HOST_DOWN, MISCABLED_RAIL, PORT_DOWN, SWITCH_DOWN, Severity, UPLINK_DOWN,
+    FABRIC_STORM, HOST_DOWN, MISCABLED_RAIL, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity,
+    UPLINK_DOWN,
 };
 use crate::diagnose::stages::after_effects::AfterEffects;
 use crate::diagnose::stages::hold_down::Losses;
@@ -94,6 +95,8 @@ pub struct Tracker {
     /// Of the last half an hour.
     closed: BTreeMap<Part, Closed>,
     losses: Losses,
+    /// When each cable that flaps was first seen to.
+    flapping_since: BTreeMap<Part, Timestamp>,
     after_effects: AfterEffects,
     storms: Storms,
     windows: Vec<Arc<Window>>,
@@ -153,13 +156,8 @@ impl Tracker {
         let spreading = self.losses.spreading(fabric, history, &findings, now);
         let is_silent =
             |node: &NodeName| history.node(node).is_some_and(|own| !own.is_current(now));
-        let mut groups = group(
-            fabric,
-            findings,
-            &self.earlier(now),
-            is_silent,
-            self.left_out,
-        );
+        let earlier = self.earlier(&findings, now);
+        let mut groups = group(fabric, findings, &earlier, is_silent, self.left_out);
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
         let named: BTreeSet<_> = groups.keys().cloned().collect();
@@ -277,14 +275,22 @@ impl Tracker {
         });
     }
 
-    fn earlier(&self, now: Timestamp) -> Earlier {
-        let parts = |is_such: &dyn Fn(&Suspect) -> bool| {
-            let such = self.suspects.iter().filter(|(_, own)| is_such(own));
-            such.map(|(part, _)| part.clone()).collect()
-        };
+    fn earlier(&mut self, findings: &[Finding], now: Timestamp) -> Earlier {
+        let flapping = findings.iter().map(|found| &found.evidence);
+        let flapping = flapping.filter(|found| found.class == &PORT_FLAPPING);
+        let since = |part: &Part| self.flapping_since.get(part).copied().unwrap_or(now);
+        self.flapping_since = flapping
+            .map(|found| (found.part.clone(), since(&found.part)))
+            .collect();
+        let long = self
+            .flapping_since
+            .iter()
+            .filter(|(_, since)| now.seconds_since(**since) > FLAP_TOGETHER_SECONDS);
+        let open = self.suspects.iter().filter(|(_, suspect)| suspect.open);
+        let switches = open.filter(|(_, suspect)| suspect.incident.class == &SWITCH_DOWN);
         Earlier {
-            switches_down: parts(&|own| own.open && own.incident.class == &SWITCH_DOWN),
-            old: parts(&|own| now.seconds_since(own.since) > FLAP_TOGETHER_SECONDS),
+            switches_down: switches.map(|(part, _)| part.clone()).collect(),
+            flapping_long: long.map(|(part, _)| part.clone()).collect(),
         }
     }
 

@@ -97,10 +97,10 @@ fn a_port_that_loses_its_link_twice_flaps_and_once_it_does_not() {
 
 #[test]
 fn links_of_one_switch_that_flap_together_are_its_fault_and_one_after_another_their_own() {
-    let found = |times: [[u64; 2]; 4]| {
+    let found = |times: [[u64; 2]; 4], down: u64| {
         let mut analyzer = Analyzer::default();
         let mut view = analyzer.tick(at(0));
-        for seconds in (5..=120).step_by(5) {
+        for seconds in (5..=180).step_by(5) {
             let plan = |_, rail| Some(rail);
             analyzer.take_subnet(parse_ibnetdiscover(&subnet(&plan)), at(seconds));
             for index in 0..NODES {
@@ -108,7 +108,14 @@ fn links_of_one_switch_that_flap_together_are_its_fault_and_one_after_another_th
                 let count = downs.filter(|at| seconds >= **at).count();
                 let labels = "device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"";
                 let line = format!("railscope_rdma_port_errors_total{{{labels}}} {count}\n");
-                let text = page(index, seconds) + &line;
+                let up = r#"railscope_rdma_port_up{device="mlx5_1",port="1"} 1"#;
+                let is_down = index < times.len() && seconds >= down;
+                let state = if is_down {
+                    up.replace("} 1", "} 0")
+                } else {
+                    up.to_owned()
+                };
+                let text = page(index, seconds).replace(up, &state) + &line;
                 analyzer.ingest(&node(index), &text, at(seconds));
             }
             view = analyzer.tick(at(seconds));
@@ -117,7 +124,16 @@ fn links_of_one_switch_that_flap_together_are_its_fault_and_one_after_another_th
         let found = incidents.map(|own| format!("{} {}", own.class.name, own.root));
         found.collect::<Vec<_>>()
     };
-    assert_eq!(found([[80, 100]; 4]), ["switch-down switch/leaf-1"]);
+    let switch = ["switch-down switch/leaf-1"];
+    let never = u64::MAX;
+    assert_eq!(found([[80, 100]; 4], never), switch);
+    assert_eq!(
+        found([[60, 70], [90, 100], [120, 130], [150, 160]], never),
+        switch
+    );
     let own = [0, 1, 2, 3].map(|node| format!("port-flapping link/n{node}:mlx5_1/1"));
-    assert_eq!(found([[10, 15], [20, 25], [80, 90], [100, 105]]), own);
+    let apart = [[10, 15], [20, 25], [150, 155], [165, 170]];
+    assert_eq!(found(apart, never), own);
+    // What is down now is so with its switch, whatever it was before.
+    assert_eq!(found(apart, 170), switch);
 }

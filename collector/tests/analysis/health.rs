@@ -447,6 +447,9 @@ fn a_port_that_moves_more_than_the_nodes_others_has_a_neighbour_unless_its_rail_
         &moves(|node, rail| if (node, rail) == (4, 3) { 1.4 } else { 1.0 }),
         &["noisy-neighbour link/n4:mlx5_3/1 gpus=1 [gpu/n4:3]"],
     );
+    // Rails of uneven jobs differ by as much.
+    let uneven = |node, rail| if (node, rail) == (4, 3) { 1.12 } else { 1.0 };
+    check(&moves(uneven), &[]);
     check(&moves(|_, rail| if rail == 0 { 1.4 } else { 1.0 }), &[]);
     check(&moves(|node, _| if node == 4 { 1.4 } else { 1.0 }), &[]);
     // A job of three nodes, a pipeline, loads one rail more than the others by its design.

@@ -20,11 +20,13 @@ const BYTES: [&Metric; 2] = [&RDMA_PORT_TRANSMIT_BYTES, &RDMA_PORT_RECEIVE_BYTES
 /// The window over which bytes are compared.
 const WINDOW_SECONDS: f64 = 60.0;
 /// Shortest time over which they are: the ports of one scrape are sampled up to a second apart, which is less than
-/// half of [`MIN_EXCESS`] then.
+/// [`MIN_EXCESS`] then.
 const MIN_SECONDS: f64 = 20.0;
 /// Excess over the node's median port, both directions, from which there must be other traffic (an engineering
 /// choice: rails of an even job differ by less than 1 % over a minute, those of uneven ones by 12 %).
 const MIN_EXCESS: f64 = 0.15;
+/// Excess from which a rail may be loaded by design, and most by which nodes with the same design differ.
+const DESIGN_EXCESS: f64 = 0.1;
 /// Nodes whose ports of a rail move about as much, from which that is a job's design, where no job is known.
 const FEWEST_ALIKE: usize = 3;
 /// A node of which the median port moves less than this has no job to compare with, bytes per second.
@@ -68,7 +70,7 @@ struct OnRail {
 
 impl OnRail {
     fn of(ratios: Vec<f64>) -> Self {
-        let stands_out = |ratio: &f64| *ratio >= 1.0 + MIN_EXCESS;
+        let stands_out = |ratio: &f64| *ratio >= 1.0 + DESIGN_EXCESS;
         let mut high: Vec<_> = ratios.iter().copied().filter(stands_out).collect();
         high.sort_unstable_by(f64::total_cmp);
         let count = ratios.len();
@@ -89,7 +91,7 @@ impl OnRail {
     /// Whether a pipeline can be the cause: [`FEWEST_ALIKE`] ports and more move about as much.
     fn are_alike(&self, ratio: f64) -> bool {
         let until = |most: f64| self.high.partition_point(|other| *other < most);
-        let alike = until((1.0 + MIN_EXCESS) * ratio) - until(ratio / (1.0 + MIN_EXCESS));
+        let alike = until((1.0 + DESIGN_EXCESS) * ratio) - until(ratio / (1.0 + DESIGN_EXCESS));
         alike >= FEWEST_ALIKE
     }
 }
@@ -148,7 +150,7 @@ impl Detector for UnevenPorts {
         Explanation {
             check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job; a rail on which all nodes of a small job, or several nodes without a known job, move as much is loaded by design.",
             threshold: format!(
-                "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, half of it in each third of that time, in both directions (the rails of a job differ by less than 1 %)",
+                "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, half of it in each third of that time, in both directions (the rails of uneven jobs differ by 12 %)",
                 100.0 * MIN_EXCESS
             ),
             clears: "The port moves as many bytes as its peers.",
@@ -163,7 +165,13 @@ impl Detector for UnevenPorts {
                 "bytes above the median, in both directions",
                 MIN_EXCESS,
                 "ratio",
-                "the rails of a job differ by less than 1 % over a minute (a choice)",
+                "the rails of even jobs differ by less than 1 % over a minute, those of uneven ones by 12 % (a choice)",
+            ),
+            Threshold::new(
+                "excess from which nodes of one design are alike, and by which they differ at most",
+                DESIGN_EXCESS,
+                "ratio",
+                "pipelines load rails unevenly (a choice)",
             ),
             Threshold::new(
                 "window",

@@ -14,16 +14,17 @@ pub(crate) const PARENT_SHARE: f64 = 0.3;
 pub(crate) const PARENT_MIN_CHILDREN: usize = 3;
 /// The same for a host whose exporter no longer responds either: two can be a card of a host that lives.
 pub(crate) const SILENT_HOST_MIN_CHILDREN: usize = 2;
-/// Seconds after which a flapping cable has a fault of its own: links of one switch flap together.
-pub(crate) const FLAP_TOGETHER_SECONDS: f64 = 60.0;
+/// Seconds after which a flapping cable has a fault of its own: links of one switch flap together, and are read within
+/// this time.
+pub(crate) const FLAP_TOGETHER_SECONDS: f64 = 120.0;
 
 /// What earlier ticks found.
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
     /// Switches with an open incident: what is lost of them stays theirs, whichever host is read late.
     pub(crate) switches_down: BTreeSet<Part>,
-    /// Parts with findings of their own for longer than [`FLAP_TOGETHER_SECONDS`].
-    pub(crate) old: BTreeSet<Part>,
+    /// Cables that have flapped for longer than [`FLAP_TOGETHER_SECONDS`].
+    pub(crate) flapping_long: BTreeSet<Part>,
 }
 /// Lost cables whose switch or host is what is really lost: child -> parent.
 ///
@@ -41,10 +42,13 @@ pub(crate) fn parents(
         .filter(|f| is_lost_cable(f.evidence.class))
         .map(|f| &f.evidence.part)
         .collect();
-    let flap_alone = findings
-        .iter()
-        .filter(|f| f.evidence.class == &PORT_FLAPPING && earlier.old.contains(&f.evidence.part));
-    let flap_alone: BTreeSet<_> = flap_alone.map(|f| &f.evidence.part).collect();
+    let mut alone = earlier.flapping_long.clone();
+    // What is down now may be so because of its switch.
+    for found in findings.iter().map(|f| &f.evidence) {
+        if is_lost_cable(found.class) && found.class != &PORT_FLAPPING {
+            alone.remove(&found.part);
+        }
+    }
     let said_by_hosts = findings
         .iter()
         .filter(|f| f.evidence.signal == RDMA_PORT_UP.name);
@@ -74,10 +78,10 @@ pub(crate) fn parents(
     for (parent, children, needed, fewest) in hosts.chain(switches) {
         let known_down = earlier.switches_down.contains(&parent);
         let is_switch = matches!(parent, Part::Switch(_));
-        let is_own = |child: &Part| is_switch && !known_down && flap_alone.contains(child);
+        let is_alone = |child: &Part| is_switch && !known_down && alone.contains(child);
         let gone: Vec<_> = children
             .iter()
-            .filter(|child| lost.contains(child) && !is_own(child))
+            .filter(|child| lost.contains(child) && !is_alone(child))
             .collect();
         let share = gone.len() as f64 / children.len() as f64;
         if gone.len() < fewest || (share < needed && !known_down) {

@@ -96,21 +96,21 @@ impl Subnet {
         Some(End { guid, port: *last })
     }
 
-    /// Whether all that is missing is behind ports whose silence was noticed.
+    /// Whether all that is missing is behind ports whose silence was noticed, or is the node that the sweep started from.
     pub fn is_settled(&self) -> bool {
         let gaps = self.completeness.gaps();
-        gaps.iter().all(|gap| matches!(gap, Gap::Silent { .. }))
+        let is_known = |gap: &Gap| matches!(gap, Gap::Silent { .. } | Gap::StartMissing { .. });
+        gaps.iter().all(is_known)
     }
 
-    /// Forgives that the node which the sweep started from is not in it, unless the sweep before had it: a text from which
-    /// somebody has taken that node is whole otherwise, and what was cut has other gaps too.
-    pub fn forgive_missing_start(&mut self, older: Option<&Self>) {
-        let had =
-            |guid| older.is_some_and(|older| older.nodes.iter().any(|node| node.guid == guid));
-        let is_forgiven = |gap: &Gap| matches!(gap, Gap::StartMissing { guid } if !had(*guid));
-        let mut gaps = std::mem::take(&mut self.completeness).into_gaps();
-        gaps.retain(|gap| !is_forgiven(gap));
-        self.completeness = Completeness::of(gaps);
+    /// Whether the node that the sweep started from is in an older one and not in this one: a text that was cut, though one from
+    /// which somebody takes that node every time is whole otherwise.
+    pub(crate) fn has_lost_its_start(&self, older: &Self) -> bool {
+        let mut gaps = self.completeness.gaps().iter();
+        gaps.any(|gap| match gap {
+            Gap::StartMissing { guid } => older.nodes.iter().any(|node| node.guid == *guid),
+            _ => false,
+        })
     }
 
     /// Puts what an older sweep knew behind silent ports into this one: a device that does not answer is

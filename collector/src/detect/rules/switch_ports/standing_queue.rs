@@ -38,19 +38,23 @@ const MAX_OF_OTHERS: f64 = 1.2;
 const SENDS: f64 = 0.1;
 /// How many times the median share of packets that is marked at ports between switches.
 const ABOVE_USUAL: f64 = 5.0;
-/// Most cables with such a queue at once; where there are more, bursts of the job fill them.
+/// Most cables with such a queue at once, in a small fabric and as a share of busy ports between switches; where there are
+/// more, bursts of the job fill them.
 const MOST_AT_ONCE: usize = 2;
+/// See [`MOST_AT_ONCE`].
+const MOST_SHARE: f64 = 0.01;
 /// Where there are more, the most that a limited port sends, compared with the median of the switch's other cables to switches.
 const FEWER_THAN_OTHERS: f64 = 0.5;
 
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches; if more than {MOST_AT_ONCE} cables have such a queue, it sends at most {FEWER_THAN_OTHERS} times that median",
+        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches; if more than {MOST_AT_ONCE} cables, and {:.0} % of busy ports between switches, have such a queue, it sends at most {FEWER_THAN_OTHERS} times that median",
         100.0 * MIN_MARKED,
         QUEUE_SECONDS[0],
         100.0 * MAX_SENT,
-        100.0 * MAX_PAUSED
+        100.0 * MAX_PAUSED,
+        100.0 * MOST_SHARE
     )
 }
 
@@ -112,6 +116,14 @@ pub(super) fn rule() -> Rule {
             "times",
             "bursts fill all queues alike (a choice)",
         ),
+    ];
+    let thresholds = thresholds.into_iter().chain(where_many_stand());
+    Rule::new(&PATH_SLOW, thresholds.collect())
+}
+
+/// The numbers that apply where many queues stand at once.
+fn where_many_stand() -> Vec<Threshold> {
+    vec![
         Threshold::new(
             "cables with such a queue at once, at most",
             MOST_AT_ONCE as f64,
@@ -119,18 +131,23 @@ pub(super) fn rule() -> Rule {
             "an uneven job fills many queues (a choice)",
         ),
         Threshold::new(
+            "or, in a large fabric, as a share of busy ports between switches",
+            MOST_SHARE,
+            "ratio",
+            "queues of different jobs are independent (a choice)",
+        ),
+        Threshold::new(
             "if there are more: bytes sent, compared with the median of the switch's other cables to switches, at most",
             FEWER_THAN_OTHERS,
             "times",
             "a limited port slows the flows through it (a choice)",
         ),
-    ];
-    Rule::new(&PATH_SLOW, thresholds)
+    ]
 }
 
 /// Cables between switches with such a queue at one end.
 pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
-    let mut usual_of = BTreeMap::new();
+    let mut usual_of: BTreeMap<String, Busy> = BTreeMap::new();
     // With what the port sends, compared with its switch's others; infinite where there are none.
     let mut standing: Vec<(Evidence, f64)> = Vec::new();
     for (switch, history) in view.history.fresh_switches(view.now) {
@@ -150,11 +167,9 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
                 if of_others.is_some_and(|share| share > MAX_OF_OTHERS) {
                     continue;
                 }
-                let mut usual = || {
-                    let of = usual_of.entry(priority.to_owned());
-                    *of.or_insert_with(|| usual_share(view, priority))
-                };
-                if queue.marked_share() >= ABOVE_USUAL * usual() {
+                let busy = usual_of.entry(priority.to_owned());
+                let busy = busy.or_insert_with(|| Busy::of(view, priority));
+                if queue.marked_share() >= ABOVE_USUAL * busy.marked_share {
                     standing.push((found, of_others.unwrap_or(f64::INFINITY)));
                 }
             }
@@ -164,7 +179,9 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
         .iter()
         .map(|(found, _)| found.part.clone())
         .collect();
-    if cables.len() > MOST_AT_ONCE {
+    let ports = usual_of.values().map(|busy| busy.ports).max();
+    let most = MOST_SHARE * ports.unwrap_or(0) as f64;
+    if cables.len() > MOST_AT_ONCE && cables.len() as f64 > most {
         standing.retain(|(_, of_others)| *of_others <= FEWER_THAN_OTHERS);
     }
     out.extend(standing.into_iter().map(|(found, _)| found));
@@ -209,22 +226,34 @@ impl Queue {
     }
 }
 
-/// Median share of the packets of a priority that busy ports between switches mark; 0 of too few. Idle ports mark none.
-fn usual_share(view: &View<'_>, priority: &str) -> f64 {
-    let switches = view.history.fresh_switches(view.now);
-    let shares = switches.flat_map(|(switch, history)| {
-        let ports = history.moving(&SWITCH_PORT_TRANSMIT_BYTES);
-        ports.filter_map(move |(labels, _)| {
-            let port = labels.values().next()?;
-            let is_between = is_to_switch(view, switch, port)?;
-            let queue = Queue::of(history, port, priority, QUEUE_SECONDS[0])?;
-            let is_busy = queue.sent >= SENDS * MAX_SENT * queue.speed;
-            (is_between && is_busy).then(|| queue.marked_share())
-        })
-    });
-    let shares: Vec<_> = shares.collect();
-    let enough = shares.len() >= MIN_PEERS;
-    enough.then(|| median(shares)).flatten().unwrap_or(0.0)
+/// What busy ports between switches do with the packets of a priority.
+struct Busy {
+    ports: usize,
+    /// Median share of the packets that is marked; 0 of too few ports. Idle ports mark none.
+    marked_share: f64,
+}
+
+impl Busy {
+    fn of(view: &View<'_>, priority: &str) -> Self {
+        let switches = view.history.fresh_switches(view.now);
+        let shares = switches.flat_map(|(switch, history)| {
+            let ports = history.moving(&SWITCH_PORT_TRANSMIT_BYTES);
+            ports.filter_map(move |(labels, _)| {
+                let port = labels.values().next()?;
+                let is_between = is_to_switch(view, switch, port)?;
+                let queue = Queue::of(history, port, priority, QUEUE_SECONDS[0])?;
+                let is_busy = queue.sent >= SENDS * MAX_SENT * queue.speed;
+                (is_between && is_busy).then(|| queue.marked_share())
+            })
+        });
+        let shares: Vec<_> = shares.collect();
+        let ports = shares.len();
+        let usual = (ports >= MIN_PEERS).then(|| median(shares)).flatten();
+        Self {
+            ports,
+            marked_share: usual.unwrap_or(0.0),
+        }
+    }
 }
 
 /// Whether a port's other end is a switch; none where that is not known.
