@@ -15,6 +15,8 @@ const FIXTURES: [&str; 3] = [
 /// Every line went somewhere, and whatever was not understood is a problem with its line.
 fn accounts_for_every_line(text: &str, subnet: &Subnet) -> Result<(), TestCaseError> {
     let counts = subnet.counts;
+    // The byte order mark is no text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     prop_assert_eq!(counts.lines, text.lines().count());
     prop_assert_eq!(
         counts.lines,
@@ -65,6 +67,11 @@ fn fragment() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn any_text_gets_an_answer(text in "(?s).{0,400}") {
+        accounts_for_every_line(&text, &parse_ibnetdiscover(&text))?;
+    }
+
+    #[test]
+    fn any_marked_text_gets_an_answer(text in "\u{feff}(?s).{0,20}") {
         accounts_for_every_line(&text, &parse_ibnetdiscover(&text))?;
     }
 
