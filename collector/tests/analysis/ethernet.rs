@@ -52,3 +52,36 @@ fn a_link_that_is_lost_once_is_counted_unless_its_counter_began_anew() {
         &[],
     );
 }
+
+#[test]
+fn an_interface_that_loses_its_link_is_named_where_no_rdma_ports_are_known() {
+    // Gb/s, and whether exporters report RDMA ports.
+    let lost = |gigabits: u64, has_rdma: bool, down: fn(usize) -> bool| -> Box<Fault> {
+        Box::new(move |node, seconds, page: String| {
+            let is_rdma = |line: &&str| line.starts_with("railscope_rdma_port_up");
+            let kept = page.lines().filter(|line| has_rdma || !is_rdma(line));
+            let mut page: String = kept.map(|line| format!("{line}\n")).collect();
+            for netdev in ["eth4", "eth5"] {
+                let is_down = netdev == "eth4" && down(node) && seconds >= 80;
+                let carrier = u8::from(!is_down);
+                page += &format!("railscope_nic_carrier{{netdev=\"{netdev}\"}} {carrier}\n");
+                // The kernel knows no speed of an interface without a link.
+                if !is_down {
+                    let speed = gigabits * 125_000_000;
+                    page += &format!(
+                        "railscope_nic_speed_bytes_per_second{{netdev=\"{netdev}\"}} {speed}\n"
+                    );
+                }
+            }
+            page
+        })
+    };
+    check(
+        &lost(100, false, |node| node == 2),
+        &["port-down link/n2:eth4/1 gpus=0 []"],
+    );
+    check(&lost(100, true, |node| node == 2), &[]);
+    check(&lost(1, false, |node| node == 2), &[]);
+    // Somebody has taken it out of use everywhere.
+    check(&lost(100, false, |_| true), &[]);
+}

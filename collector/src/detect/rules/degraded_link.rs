@@ -3,6 +3,7 @@
 mod cables;
 mod dark;
 mod fallen_speed;
+mod interfaces;
 mod pcie;
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use cables::Cables;
 use fallen_speed::FallenSpeeds;
 use foldhash::fast::FixedState;
+use interfaces::FallenInterfaces;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{Metric, RDMA_DEVICE, RDMA_PORT_SPEED, RDMA_PORT_UP};
@@ -42,6 +44,7 @@ struct DegradedLink {
     pcie: pcie::Links,
     cables: Cables,
     fallen_speeds: FallenSpeeds,
+    fallen_interfaces: FallenInterfaces,
 }
 
 /// Builds the detector.
@@ -71,13 +74,18 @@ impl Detector for DegradedLink {
         dark::cables_without_light(view, out);
         out.extend(self.cables.slow.iter().cloned());
         self.fallen_speeds.find(view, out);
+        self.fallen_interfaces.find(view, out);
         self.pcie.narrow_or_slow(view, out);
+    }
+
+    fn remembers(&self) -> bool {
+        true
     }
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&class) {
             (
-                "A port is not ACTIVE, a cable is missing from the subnet or down at both of its switches, or the LLDP neighbor of a cable is silent and its port is down, although it was up before or its peers are up.",
+                "A port is not ACTIVE, an interface of a node without known RDMA ports has lost its link, a cable is missing from the subnet or down at both of its switches, or the LLDP neighbor of a cable is silent and its port is down, although it was up before or its peers are up.",
                 "The port is ACTIVE again, and the subnet or LLDP shows the cable.",
             )
         } else if class == &PCIE_DEGRADED {
@@ -115,11 +123,11 @@ impl Detector for DegradedLink {
             "ratio",
             "rates are exact; this absorbs rounding",
         );
-        let down = || [peers::thresholds(), vec![kept.clone()]].concat();
+        let down = [peers::thresholds(), vec![kept, interfaces::slowest()]].concat();
         let slow = [peers::thresholds(), vec![rounding]].concat();
         let pcie = [slow.clone(), vec![pcie::busy()]].concat();
         vec![
-            Rule::new(&PORT_DOWN, down()),
+            Rule::new(&PORT_DOWN, down),
             Rule::new(&UPLINK_DOWN, Vec::new()),
             Rule::new(&PORT_DEGRADED, [slow, vec![fallen_speed::apart()]].concat()),
             Rule::new(&PCIE_DEGRADED, pcie),

@@ -1,0 +1,98 @@
+//! Network interfaces that lost their link, on GPU nodes that report no state of RDMA ports: instances of clouds, and nodes of
+//! which no exporter reads `/sys/class/infiniband`.
+
+use std::collections::BTreeMap;
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::{NodeName, Part, RdmaPort};
+use railscope_model::metric::{GPU, NIC_CARRIER, NIC_SPEED, RDMA_PORT_UP};
+
+use super::{DOWN_KEPT_SECONDS, evidence};
+use crate::classes::PORT_DOWN;
+use crate::detect::detector::{Evidence, View};
+use crate::detect::peers::norm;
+use crate::detect::registry::Threshold;
+use crate::store::NodeHistory;
+
+/// Slowest interface that counts, bytes per second: 10 Gb/s. Slower ones are for management.
+const MIN_SPEED: f64 = 1.25e9;
+
+/// That speed as a threshold.
+pub(super) fn slowest() -> Threshold {
+    Threshold::new(
+        "slowest interface of a node without RDMA ports that counts",
+        MIN_SPEED,
+        "bytes/s",
+        "slower ones are for management (a choice)",
+    )
+}
+
+/// Fast interfaces that were up, and when each lost its link. One that is down has no speed, and may be down for days.
+#[derive(Debug, Default)]
+pub(super) struct FallenInterfaces(BTreeMap<(NodeName, String), Option<Timestamp>>);
+
+impl FallenInterfaces {
+    /// Those that are up on most nodes.
+    pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let mut carriers: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
+        let nodes = view.history.fresh_nodes(view.now);
+        let nodes: Vec<_> = nodes.filter(|(_, history)| is_one(history)).collect();
+        for (node, history) in nodes {
+            for (labels, window) in history.series(&NIC_CARRIER) {
+                let (Some(netdev), Some(carrier)) = (labels.values().next(), window.value()) else {
+                    continue;
+                };
+                carriers.entry(netdev).or_default().push((node, carrier));
+                self.notice((node, history), netdev, carrier, view.now);
+            }
+        }
+        self.0.retain(|(node, _), since| {
+            let is_kept = |since| view.now.seconds_since(since) <= DOWN_KEPT_SECONDS;
+            view.history.node(node).is_some() && since.is_none_or(is_kept)
+        });
+        for (netdev, nodes) in carriers {
+            let are_up = norm(nodes.iter().map(|(_, carrier)| *carrier)) == Some(1.0);
+            let fallen = nodes.iter().filter(|(node, _)| {
+                let key = ((*node).clone(), netdev.to_owned());
+                are_up && self.0.get(&key).is_some_and(Option::is_some)
+            });
+            let up = nodes.iter().filter(|(_, carrier)| *carrier == 1.0).count();
+            for (node, _) in fallen {
+                let Ok(device) = netdev.parse() else { continue };
+                let statement = format!(
+                    "Interface {netdev} of {node} lost its link; {up} of {} nodes have it up.",
+                    nodes.len()
+                );
+                let part = Part::HostLink((*node).clone(), RdmaPort { device, port: 1 });
+                let signal = NIC_CARRIER.name;
+                out.push(evidence(view, part, &PORT_DOWN, signal, 1.0, statement));
+            }
+        }
+    }
+
+    fn notice(
+        &mut self,
+        (node, history): (&NodeName, &NodeHistory),
+        netdev: &str,
+        carrier: f64,
+        now: Timestamp,
+    ) {
+        let speed = history.value(&NIC_SPEED, &[netdev]);
+        let key = (node.clone(), netdev.to_owned());
+        if carrier == 0.0 {
+            if let Some(since) = self.0.get_mut(&key) {
+                since.get_or_insert(now);
+            }
+        } else if speed.is_some_and(|speed| speed >= MIN_SPEED) {
+            self.0.insert(key, None);
+        } else {
+            self.0.remove(&key);
+        }
+    }
+}
+
+/// Whether it is a node with GPUs, and none of its RDMA ports is known.
+fn is_one(history: &NodeHistory) -> bool {
+    let has = |metric| history.series(metric).next().is_some();
+    has(&GPU) && !has(&RDMA_PORT_UP)
+}
