@@ -351,6 +351,12 @@ fn a_node_that_waits_for_its_storage_alone_is_named_and_a_job_that_loads_data_is
         &["storage-stall host/n3 gpus=4 [gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]"],
     );
     check(&waits(|node| if node == 3 { 0.3 } else { 0.1 }), &[]);
+    // A slow disk; where the others hardly wait, less is enough.
+    check(
+        &waits(|node| if node == 3 { 0.1 } else { 0.002 }),
+        &["storage-stall host/n3 gpus=4 [gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]"],
+    );
+    check(&waits(|node| if node == 3 { 0.1 } else { 0.01 }), &[]);
     check(&waits(|_| 0.3), &[]);
     // A job of two nodes loads a checkpoint.
     check(&waits(|node| if node < 2 { 0.3 } else { 0.0 }), &[]);

@@ -28,6 +28,10 @@ const ALONE_MIN_SHARE: f64 = 0.15;
 const PIECES: u32 = 3;
 /// How many times as long as the middle node it must have waited.
 const ALONE_ABOVE_MEDIAN: f64 = 5.0;
+/// The same of a node that waits less: the others hardly wait.
+const FAINT_MIN_SHARE: f64 = 0.08;
+/// See [`FAINT_MIN_SHARE`].
+const FAINT_ABOVE_MEDIAN: f64 = 20.0;
 /// Mean utilization of its busiest GPU meanwhile: a rank that loads a checkpoint does not compute
 /// yet.
 const BUSY: f64 = 0.5;
@@ -117,10 +121,11 @@ impl Detector for StorageStall {
         Explanation {
             check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not (of nodes that do not measure pressure: CPU time that was idle because of it).",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node (or {:.0} %, {FAINT_ABOVE_MEDIAN:.0} times the median node), while no other node that computes waits half as long",
                 100.0 * MIN_SHARE,
                 100.0 * MAJORITY,
-                100.0 * ALONE_MIN_SHARE
+                100.0 * ALONE_MIN_SHARE,
+                100.0 * FAINT_MIN_SHARE
             ),
             clears: "Fewer nodes wait, or each node waits less.",
         }
@@ -152,43 +157,65 @@ impl Detector for StorageStall {
                 "ratio",
                 "the nodes end their waiting one by one; also the smallest share of all nodes (a choice)",
             ),
-            Threshold::new(
-                "share of the time in which some process waits, or one CPU is idle because of it, on a node that waits alone",
-                ALONE_MIN_SHARE,
-                "ratio",
-                "data loading makes all nodes of a job wait equally (a choice)",
-            ),
-            Threshold::new(
-                "window for a single node",
-                ALONE_WINDOW_SECONDS,
-                "s",
-                "longer than one node takes to write a checkpoint (a choice)",
-            ),
-            Threshold::new(
-                "equal parts of that window, in each of which it waits for that share",
-                f64::from(PIECES),
-                "parts",
-                "a node that saves a checkpoint for its job waits for half a minute (a choice)",
-            ),
-            Threshold::new(
-                "above the median node",
-                ALONE_ABOVE_MEDIAN,
-                "times",
-                "the job's reads cause an increase on all nodes (a choice)",
-            ),
-            Threshold::new(
-                "utilization of its busiest GPU during this time",
-                BUSY,
-                "ratio",
-                "a node that loads a checkpoint does not compute yet (a choice)",
-            ),
         ];
         let fewest = peers::thresholds().into_iter().take(1);
         vec![Rule::new(
             &STORAGE_STALL,
-            thresholds.into_iter().chain(fewest).collect(),
+            thresholds
+                .into_iter()
+                .chain(of_single_nodes())
+                .chain(fewest)
+                .collect(),
         )]
     }
+}
+
+/// The numbers for a node that waits alone.
+fn of_single_nodes() -> Vec<Threshold> {
+    vec![
+        Threshold::new(
+            "share of the time in which some process waits, or one CPU is idle because of it, on a node that waits alone",
+            ALONE_MIN_SHARE,
+            "ratio",
+            "data loading makes all nodes of a job wait equally (a choice)",
+        ),
+        Threshold::new(
+            "window for a single node",
+            ALONE_WINDOW_SECONDS,
+            "s",
+            "longer than one node takes to write a checkpoint (a choice)",
+        ),
+        Threshold::new(
+            "equal parts of that window, in each of which it waits for that share",
+            f64::from(PIECES),
+            "parts",
+            "a node that saves a checkpoint for its job waits for half a minute (a choice)",
+        ),
+        Threshold::new(
+            "above the median node",
+            ALONE_ABOVE_MEDIAN,
+            "times",
+            "the job's reads cause an increase on all nodes (a choice)",
+        ),
+        Threshold::new(
+            "or a smaller share of the time",
+            FAINT_MIN_SHARE,
+            "ratio",
+            "a slow local disk (a choice)",
+        ),
+        Threshold::new(
+            "if it is as many times above the median node",
+            FAINT_ABOVE_MEDIAN,
+            "times",
+            "the others hardly wait (a choice)",
+        ),
+        Threshold::new(
+            "utilization of its busiest GPU during this time",
+            BUSY,
+            "ratio",
+            "a node that loads a checkpoint does not compute yet (a choice)",
+        ),
+    ]
 }
 
 /// Of every node, the time for which its processes waited.
@@ -239,23 +266,40 @@ fn alone(view: &View<'_>) -> Option<Evidence> {
     of(Source::SomeWait).or_else(|| of(Source::IdleCpus))
 }
 
+/// The share of each piece of the window, and of the whole, for which a node must have waited alone, if it waited for a share
+/// of `rate` and the middle node for one of `usual`; none if that is too little.
+fn needed(rate: f64, usual: f64) -> Option<(f64, f64)> {
+    let limits = [
+        (ALONE_MIN_SHARE, ALONE_ABOVE_MEDIAN),
+        (FAINT_MIN_SHARE, FAINT_ABOVE_MEDIAN),
+    ];
+    let mut limits = limits
+        .map(|(share, times)| (share, share.max(times * usual)))
+        .into_iter();
+    limits.find(|(_, least)| rate >= *least)
+}
+
 /// Nodes of a job that loads a checkpoint wait together, and do not compute yet.
 fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
     let usual = median(waits.iter().map(|wait| wait.rise.rate()));
     let usual = usual.filter(|_| waits.len() >= MIN_PEERS)?;
-    let least = ALONE_MIN_SHARE.max(ALONE_ABOVE_MEDIAN * usual);
-    let long = waits.iter().filter(|wait| wait.rise.rate() >= least / 2.0);
-    let mut long = long.filter(|wait| computes(view, wait.node));
-    let (Some(wait), None) = (long.next(), long.next()) else {
+    let rate = |wait: &&Wait<'_>| wait.rise.rate();
+    let long = waits
+        .iter()
+        .filter(|wait| rate(wait) >= FAINT_MIN_SHARE / 2.0);
+    let mut long: Vec<_> = long.filter(|wait| computes(view, wait.node)).collect();
+    long.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    let (wait, others) = long.split_first()?;
+    let (share, least) = needed(rate(wait), usual)?;
+    if others.iter().any(|other| rate(other) >= least / 2.0) {
         return None;
-    };
-    let is_long =
-        wait.rise.rate() >= least && wait.rise.amount >= ALONE_MIN_SHARE * ALONE_WINDOW_SECONDS;
+    }
+    let is_long = wait.rise.amount >= share * ALONE_WINDOW_SECONDS;
     let (who, did, why) = match wait.source {
         Source::SomeWait | Source::AllWait => ("Processes", "waited for I/O", ""),
         Source::IdleCpus => ("CPUs", "were idle", " because tasks waited for I/O"),
     };
-    (is_long && wait.is_throughout()).then(|| Evidence {
+    (is_long && wait.is_throughout(share)).then(|| Evidence {
         statement: format!(
             "{who} of {} {did} for {:.0} % of the last {:.0} s{why}, those of the median node for {:.1} %.",
             wait.node,
@@ -270,8 +314,8 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
 }
 
 impl Wait<'_> {
-    /// Whether it waited in every piece of the window: a node that saves a checkpoint waits for a shorter time.
-    fn is_throughout(&self) -> bool {
+    /// Whether it waited for this share of every piece of the window: a node that saves a checkpoint waits for a shorter time.
+    fn is_throughout(&self, share: f64) -> bool {
         let seconds = ALONE_WINDOW_SECONDS / f64::from(PIECES);
         let waited_in = |counter: &Window<'_>, piece: u32| {
             let (newest, _) = counter.latest()?;
@@ -282,7 +326,7 @@ impl Wait<'_> {
         (0..PIECES).all(|piece| {
             let counters = self.counters.iter();
             let waited: Option<f64> = counters.map(|of| waited_in(of, piece)).sum();
-            waited.is_some_and(|waited| waited >= ALONE_MIN_SHARE * seconds)
+            waited.is_some_and(|waited| waited >= share * seconds)
         })
     }
 }
