@@ -25,6 +25,7 @@ use crate::stages::{LeftOut, Step};
 pub const OPEN_AFTER_TICKS: u32 = 2;
 /// See [`OPEN_AFTER_TICKS`].
 pub const CLOSE_AFTER_TICKS: u32 = 12;
+
 /// A piece of evidence with its explanation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {

@@ -8,6 +8,7 @@ use railscope_model::metric::RDMA_PORT_UP;
 
 use crate::classes::{Class, PORT_DOWN, PORT_FLAPPING, UPLINK_DOWN};
 use crate::diagnose::incident::Finding;
+
 /// Share of a switch's cables that must be lost before the switch itself is named.
 pub(crate) const PARENT_SHARE: f64 = 0.3;
 /// Fewest lost cables that make a parent: one cable is a cable.
@@ -26,6 +27,7 @@ pub(crate) struct Earlier {
     /// Cables that have flapped for longer than [`FLAP_TOGETHER_SECONDS`].
     pub(crate) flapping_long: BTreeSet<Part>,
 }
+
 /// Lost cables whose switch or host is what is really lost: child -> parent.
 ///
 /// A switch swallows its cables when a good share of them is lost, a host only when all of its are:

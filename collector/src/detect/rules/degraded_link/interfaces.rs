@@ -70,6 +70,7 @@ impl FallenInterfaces {
         }
     }
 
+    /// Remembers a fast interface that is up, and when one of these lost its link.
     fn notice(
         &mut self,
         (node, history): (&NodeName, &NodeHistory),
