@@ -13,7 +13,7 @@ use crate::fabric::subnet::counters::DeviceReading;
 use crate::store::Ingested;
 use crate::store::source_id::{Speaker, Subject};
 
-/// Sweeps in a row that lack the node they started from, from which somebody takes it out on purpose: a sweep that is cut by
+/// Sweeps in a row that lack the node they started from, from which the site removes it on purpose: a sweep that is cut by
 /// accident is followed by a whole one.
 const CUT_ON_PURPOSE: u32 = 3;
 

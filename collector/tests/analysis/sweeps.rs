@@ -1,4 +1,4 @@
-//! Which cables are lost by sweeps of the subnet that are not whole.
+//! Cables that are missing from sweeps of the subnet that are not whole.
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;

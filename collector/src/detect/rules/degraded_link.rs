@@ -85,7 +85,7 @@ impl Detector for DegradedLink {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&class) {
             (
-                "A port is not ACTIVE, an interface of a node without known RDMA ports has lost its link, a cable is missing from the subnet or down at both of its switches, or the LLDP neighbor of a cable is silent and its port is down, although it was up before or its peers are up.",
+                "A port is not ACTIVE, the link of an interface of a node without known RDMA ports went down, a cable is missing from the subnet or down at both of its switches, or the LLDP neighbor of a cable is silent and its port is down, although it was up before or its peers are up.",
                 "The port is ACTIVE again, and the subnet or LLDP shows the cable.",
             )
         } else if class == &PCIE_DEGRADED {

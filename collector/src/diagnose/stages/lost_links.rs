@@ -15,7 +15,7 @@ pub(crate) const PARENT_SHARE: f64 = 0.3;
 pub(crate) const PARENT_MIN_CHILDREN: usize = 3;
 /// The same for a host whose exporter no longer responds either: two can be a card of a host that lives.
 pub(crate) const SILENT_HOST_MIN_CHILDREN: usize = 2;
-/// Seconds after which a flapping cable has a fault of its own: links of one switch flap together, and are read within
+/// Seconds after which a flapping cable is a separate fault: links of one switch flap together, and are read within
 /// this time.
 pub(crate) const FLAP_TOGETHER_SECONDS: f64 = 120.0;
 
@@ -32,7 +32,7 @@ pub(crate) struct Earlier {
 ///
 /// A switch swallows its cables when a good share of them is lost, a host only when all of its are:
 /// three dead rails of eight are three faults, or a card's, and not the host's. Links that have flapped one after another over
-/// minutes are faults of their own.
+/// minutes are separate faults.
 pub(crate) fn parents(
     fabric: &Fabric,
     findings: &[Finding],

@@ -104,7 +104,7 @@ impl Subnet {
     }
 
     /// Whether the node that the sweep started from is in an older one and not in this one: a text that was cut, though one from
-    /// which somebody takes that node every time is whole otherwise.
+    /// which a site removes that node every time is whole otherwise.
     pub(crate) fn has_lost_its_start(&self, older: &Self) -> bool {
         let mut gaps = self.completeness.gaps().iter();
         gaps.any(|gap| match gap {

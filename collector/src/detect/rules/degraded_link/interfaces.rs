@@ -1,4 +1,4 @@
-//! Network interfaces that lost their link, on GPU nodes that report no state of RDMA ports: instances of clouds, and nodes of
+//! Network interfaces whose link went down, on GPU nodes that report no state of RDMA ports: instances of clouds, and nodes of
 //! which no exporter reads `/sys/class/infiniband`.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(super) fn slowest() -> Threshold {
     )
 }
 
-/// Fast interfaces that were up, and when each lost its link. One that is down has no speed, and may be down for days.
+/// Fast interfaces that were up, and when the link of each went down. One that is down has no speed, and may be down for days.
 #[derive(Debug, Default)]
 pub(super) struct FallenInterfaces(BTreeMap<(NodeName, String), Option<Timestamp>>);
 
@@ -36,8 +36,7 @@ impl FallenInterfaces {
     pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut carriers: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
         let nodes = view.history.fresh_nodes(view.now);
-        let nodes: Vec<_> = nodes.filter(|(_, history)| is_one(history)).collect();
-        for (node, history) in nodes {
+        for (node, history) in nodes.filter(|(_, history)| is_one(history)) {
             for (labels, window) in history.series(&NIC_CARRIER) {
                 let (Some(netdev), Some(carrier)) = (labels.values().next(), window.value()) else {
                     continue;
@@ -60,7 +59,7 @@ impl FallenInterfaces {
             for (node, _) in fallen {
                 let Ok(device) = netdev.parse() else { continue };
                 let statement = format!(
-                    "Interface {netdev} of {node} lost its link; {up} of {} nodes have it up.",
+                    "Interface {netdev} of {node} is down; {up} of {} nodes have it up.",
                     nodes.len()
                 );
                 let part = Part::HostLink((*node).clone(), RdmaPort { device, port: 1 });
@@ -70,7 +69,7 @@ impl FallenInterfaces {
         }
     }
 
-    /// Remembers a fast interface that is up, and when one of these lost its link.
+    /// Remembers a fast interface that is up, and when the link of one of these went down.
     fn notice(
         &mut self,
         (node, history): (&NodeName, &NodeHistory),
