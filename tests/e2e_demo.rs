@@ -63,9 +63,10 @@ fn stays(demo: &Demo, http: &Http, lasting: Duration, parts: &[&str]) {
     }
 }
 
+/// Without optimization and beside another test, 32 nodes scraped once in 2 s need more than two slow CPUs.
 #[test]
-fn the_demo_as_readme_runs_it_names_its_part_and_no_other() {
-    plays(&[], "pcie-degraded");
+fn the_demo_of_thirty_two_nodes_names_its_part_and_no_other() {
+    plays(&["--interval", "4s"], "pcie-degraded");
 }
 
 #[test]

@@ -40,10 +40,6 @@ use stage::Stage;
 use switches::Counted;
 use watch::Api;
 
-/// How often the collector scrapes exporters and looks at the subnet, and how often it evaluates: faster
-/// than its defaults, because a person is watching.
-const SCRAPE_INTERVAL: &str = "2s";
-const ANALYSIS_INTERVAL: &str = "1s";
 /// `--fault` for a cluster that stays healthy, and the default value of `--fault`.
 const NO_FAULT: &str = "none";
 const USUAL_FAULT: &str = "pcie-degraded";
@@ -74,6 +70,9 @@ pub(crate) struct DemoArgs {
     /// 1, rates exceed what the hardware can do, and rules about error rates report more than they should.
     #[arg(long, default_value_t = 1.0, value_parser = speed)]
     speed: f64,
+    /// Time between two scrapes of a node, 1s to 10s; raise it where the nodes need more CPU than the machine has.
+    #[arg(long, default_value = "2s", value_parser = interval)]
+    interval: Duration,
     /// Address of the web page, `host:port`.
     #[arg(long, default_value = LISTEN)]
     listen: String,
@@ -111,6 +110,15 @@ fn speed(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|speed| (0.1..=20.0).contains(speed));
     speed.ok_or_else(|| format!("{text:?} is not a number from 0.1 to 20"))
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = crate::duration::parse(text)?;
+    let allowed = Duration::from_secs(1)..=Duration::from_secs(10);
+    let refused = || format!("{text:?} is not a time from 1s to 10s");
+    Some(interval)
+        .filter(|interval| allowed.contains(interval))
+        .ok_or_else(refused)
 }
 
 /// Runs the demo until Ctrl-C, SIGTERM or the end of `--duration`.
@@ -194,15 +202,15 @@ async fn demo(
         cluster.spec().gpus(),
         cluster.plan().switches.len()
     );
-    let (log, probing) = (log.to_owned(), scene.probes);
+    let (log, probing, interval) = (log.to_owned(), scene.probes, args.interval);
     let started = tokio::task::spawn_blocking(move || {
         let mut tree = ClusterTree::create(&cluster, now(), &folder(cluster.nodes().len()))?;
         tree.measure(&cluster, probing)?;
-        let nodes = Nodes::start(&tree, &log)?;
+        let nodes = Nodes::start(&tree, interval, &log)?;
         anyhow::Ok((cluster, tree, nodes))
     });
     let (cluster, tree, nodes) = started.await??;
-    let mut config = collector_config(&cluster, &tree, &nodes, &api.base)?;
+    let mut config = collector_config(&cluster, &tree, &nodes, (&api.base, interval))?;
     config.record = args.record.clone().map(Record::into_folder);
     let names = cluster.nodes().iter().map(|node| node.name.clone());
     let exporters: BTreeMap<_, _> = names.zip(nodes.urls.iter().cloned()).collect();
@@ -266,23 +274,26 @@ async fn end_of(duration: Option<Duration>) {
     }
 }
 
-/// The collector's configuration, through the same file format that a user writes. The demo listens at `base`.
+/// The collector's configuration, through the same file format that a user writes. The demo listens at `base`; exporters are
+/// scraped, and switches and the subnet read, once in `interval`. It evaluates twice as often, because a person is watching.
 fn collector_config(
     cluster: &Cluster,
     tree: &ClusterTree,
     nodes: &Nodes,
-    base: &str,
+    (base, interval): (&str, Duration),
 ) -> anyhow::Result<Config> {
+    let [interval, analysis] =
+        [interval, interval / 2].map(|time| format!("{}ms", time.as_millis()));
     let mut text = format!(
         "cluster = {{ name = \"demo\" }}\n\
-         scrape = {{ interval = \"{SCRAPE_INTERVAL}\" }}\n\
-         analysis = {{ interval = \"{ANALYSIS_INTERVAL}\" }}\n"
+         scrape = {{ interval = \"{interval}\" }}\n\
+         analysis = {{ interval = \"{analysis}\" }}\n"
     );
     // An Ethernet has no sweep: its switches report one by one.
     if cluster.spec().transport == Transport::Infiniband {
         let file = tree.subnet();
         text.push_str(&format!(
-            "subnet = {{ file = {file:?}, interval = \"{SCRAPE_INTERVAL}\" }}\n"
+            "subnet = {{ file = {file:?}, interval = \"{interval}\" }}\n"
         ));
     }
     text.push('\n');
@@ -302,11 +313,13 @@ fn collector_config(
         text.push_str(&match &counted {
             Counted::Subnet => format!("[[targets]]\nkind = \"{}\"\n", counted.kind()),
             Counted::Switch(name) => format!(
-                "[[switches]]\nname = \"{name}\"\nlldp_file = {:?}\ninterval = \"{SCRAPE_INTERVAL}\"\n\
+                "[[switches]]\nname = \"{name}\"\nlldp_file = {:?}\ninterval = \"{interval}\"\n\
                  port_addresses = {{ {} }}\n\
                  [[targets]]\nswitch = \"{name}\"\nkind = \"{}\"\n",
                 tree.lldp(name),
-                addresses.get(name).map_or_else(String::new, |rows| rows.join(", ")),
+                addresses
+                    .get(name)
+                    .map_or_else(String::new, |rows| rows.join(", ")),
                 counted.kind()
             ),
         });

@@ -32,8 +32,6 @@ const DESCRIPTORS_PER_NODE: u64 = 760;
 const OTHER_DESCRIPTORS: u64 = 200;
 /// Most descriptors that an exporter raises its limit to.
 const MOST_DESCRIPTORS: u64 = 65_536;
-/// Time between two NVML samples of a node.
-const NVML_PERIOD: Duration = Duration::from_secs(1);
 /// How long stopping waits for a process before it is killed: longer than an exporter waits for its parts.
 const STOP_GRACE: Duration = Duration::from_secs(8);
 
@@ -43,6 +41,9 @@ pub(crate) struct NodesArgs {
     /// Folder of the whole cluster.
     #[arg(long)]
     cluster: PathBuf,
+    /// Milliseconds between two scrapes, and so between two NVML samples.
+    #[arg(long)]
+    interval: u64,
     /// Folder of each node.
     nodes: Vec<PathBuf>,
 }
@@ -55,8 +56,8 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Starts the exporters and waits until all of them listen. Blocks.
-    pub(super) fn start(tree: &ClusterTree, log: &str) -> anyhow::Result<Self> {
+    /// Starts the exporters, to be scraped once in `interval`, and waits until all of them listen. Blocks.
+    pub(super) fn start(tree: &ClusterTree, interval: Duration, log: &str) -> anyhow::Result<Self> {
         let this_binary = std::env::current_exe().context("cannot find this very binary")?;
         let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         let descriptors = allowed
@@ -72,6 +73,7 @@ impl Nodes {
             let mut process = Command::new(&this_binary)
                 .args([NODES_SUBCOMMAND, "--cluster"])
                 .arg(tree.path())
+                .args(["--interval", &interval.as_millis().to_string()])
                 .args(group.iter().map(|machine| &machine.paths().root))
                 .env("RAILSCOPE_LOG", log)
                 .stdin(Stdio::piped())
@@ -174,7 +176,7 @@ async fn serve_nodes(args: &NodesArgs) -> anyhow::Result<()> {
             nvml: Some(NvmlAccess {
                 library: paths.nvml_library(),
                 worker: vec![this_binary.clone(), WORKER_SUBCOMMAND.into()],
-                period: NVML_PERIOD,
+                period: Duration::from_millis(args.interval),
             }),
             workloads: WorkloadAccess {
                 job_mapping: Some(paths.job_mapping()),
