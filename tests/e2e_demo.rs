@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use support::{Demo, Http, RAILSCOPE};
 
-/// Three times the 30 s from the fault to its incident that README promises: other programs run beside this one, and a
+/// Three times the 30 s that the demo takes at most from the fault to its incident: other programs run beside this one, and a
 /// collector whose scrapes time out reports nothing until they are whole again.
 const DETECTED_WITHIN: Duration = Duration::from_secs(90);
 /// How long the incident must then stay the only one.
@@ -63,7 +63,7 @@ fn stays(demo: &Demo, http: &Http, lasting: Duration, parts: &[&str]) {
     }
 }
 
-/// Without optimization and beside another test, 32 nodes scraped once in 2 s need more than two slow CPUs.
+/// In a debug build and with another test running, 32 nodes that are scraped once in 2 s need more than two slow CPUs.
 #[test]
 fn the_demo_of_thirty_two_nodes_names_its_part_and_no_other() {
     plays(&["--interval", "4s"], "pcie-degraded");

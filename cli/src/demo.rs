@@ -70,7 +70,8 @@ pub(crate) struct DemoArgs {
     /// 1, rates exceed what the hardware can do, and rules about error rates report more than they should.
     #[arg(long, default_value_t = 1.0, value_parser = speed)]
     speed: f64,
-    /// Time between two scrapes of a node, 1s to 10s; raise it where the nodes need more CPU than the machine has.
+    /// Time between two scrapes of a node, 1s to 5s, and between two readings of its GPUs, of the subnet and of switches;
+    /// raise it if the machine is too slow.
     #[arg(long, default_value = "2s", value_parser = interval)]
     interval: Duration,
     /// Address of the web page, `host:port`.
@@ -114,8 +115,8 @@ fn speed(text: &str) -> Result<f64, String> {
 
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = crate::duration::parse(text)?;
-    let allowed = Duration::from_secs(1)..=Duration::from_secs(10);
-    let refused = || format!("{text:?} is not a time from 1s to 10s");
+    let allowed = Duration::from_secs(1)..=Duration::from_secs(5);
+    let refused = || format!("{text:?} is not a time from 1s to 5s");
     Some(interval)
         .filter(|interval| allowed.contains(interval))
         .ok_or_else(refused)
@@ -275,7 +276,8 @@ async fn end_of(duration: Option<Duration>) {
 }
 
 /// The collector's configuration, through the same file format that a user writes. The demo listens at `base`; exporters are
-/// scraped, and switches and the subnet read, once in `interval`. It evaluates twice as often, because a person is watching.
+/// scraped, and switches and the subnet read, once in `interval`. The collector evaluates twice in it, because a person is
+/// watching.
 fn collector_config(
     cluster: &Cluster,
     tree: &ClusterTree,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
-use railscope_model::metric::{GPU_TENSOR_ACTIVE, Kind, Metric};
+use railscope_model::metric::{GPU_DRAM_BANDWIDTH, GPU_TENSOR_ACTIVE, Kind, Metric};
 
 use crate::classes::{Class, GPU_SLOW, Severity};
 use crate::detect::gpus::Gpus;
@@ -74,8 +74,9 @@ pub struct Evidence {
 impl Evidence {
     /// How bad it is if it is true: what its class says, and a ticket where healthy hardware looks the same.
     pub(crate) fn severity(&self) -> Severity {
-        // The tensor cores of a rank that has more to do are active for longer, too.
-        let may_be_work = self.class == &GPU_SLOW && self.signal == GPU_TENSOR_ACTIVE.name;
+        // Tensor cores and memory of a rank that has more to do, or more data, are active for longer, too.
+        let of_work = [&GPU_TENSOR_ACTIVE, &GPU_DRAM_BANDWIDTH].map(|metric| metric.name);
+        let may_be_work = self.class == &GPU_SLOW && of_work.contains(&self.signal);
         if may_be_work {
             Severity::Warning
         } else {

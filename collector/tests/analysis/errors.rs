@@ -17,6 +17,18 @@ fn errors_of_pcie_links_and_missing_buffers_are_named_by_what_makes_them() {
         ),
         &["pcie-errors pcie/n3:0000:12:00.0 gpus=1 [gpu/n3:2]"],
     );
+    let replays = |per_second| {
+        rises(
+            "railscope_gpu_pcie_replays_total{gpu=\"2\"}",
+            &[3],
+            per_second,
+        )
+    };
+    check(&replays(0.08), &[]);
+    check(
+        &replays(0.2),
+        &["pcie-errors pcie/n3:0000:22:00.0 gpus=1 [gpu/n3:2]"],
+    );
     check(
         &rises(
             "railscope_rdma_no_buffer_total{device=\"mlx5_1\",port=\"1\"}",
@@ -24,6 +36,28 @@ fn errors_of_pcie_links_and_missing_buffers_are_named_by_what_makes_them() {
             200.0,
         ),
         &["receiver-not-ready host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]"],
+    );
+}
+
+#[test]
+fn a_pcie_link_that_trains_is_not_faulty_and_one_that_goes_on_is() {
+    let replays = |lasts: u64| {
+        with(move |node, seconds| {
+            let seconds = if node == 3 {
+                seconds.clamp(60, 60 + lasts) - 60
+            } else {
+                0
+            };
+            format!(
+                "railscope_gpu_pcie_replays_total{{gpu=\"2\"}} {}\n",
+                5 * seconds
+            )
+        })
+    };
+    check(&replays(4), &[]);
+    check(
+        &replays(60),
+        &["pcie-errors pcie/n3:0000:22:00.0 gpus=1 [gpu/n3:2]"],
     );
 }
 

@@ -289,20 +289,42 @@ fn work_that_moves_from_gpu_to_gpu_makes_none_of_them_slow() {
 }
 
 #[test]
-fn a_gpu_whose_sms_are_busy_for_longer_with_the_same_tensor_work_is_slow() {
-    let told = |tensor: f64| {
+fn a_gpu_whose_sms_or_memory_are_busy_for_longer_with_the_same_tensor_work_is_slow() {
+    let told = |metric: &'static str, share_of_it: f64, tensor: f64| {
         with(move |node, _| {
             let is_it = |gpu: usize| (node, gpu) == (1, 2);
-            let sm = of_gpus(|gpu| {
-                let share = if is_it(gpu) { 0.7 } else { 0.55 };
-                format!("railscope_gpu_sm_active_ratio{{gpu=\"{gpu}\"}} {share}\n")
+            let busy = of_gpus(|gpu| {
+                let share = if is_it(gpu) { share_of_it } else { 0.55 };
+                format!("{metric}{{gpu=\"{gpu}\"}} {share}\n")
             });
-            activity(|gpu| if is_it(gpu) { tensor } else { 30.0 }) + &sm
+            activity(|gpu| if is_it(gpu) { tensor } else { 30.0 }) + &busy
         })
     };
-    check(&told(30.0), &["gpu-slow gpu/n1:2 gpus=1 []"]);
-    // Another program.
-    check(&told(10.0), &[]);
+    for metric in [
+        "railscope_gpu_sm_active_ratio",
+        "railscope_gpu_dram_bandwidth_ratio",
+    ] {
+        check(&told(metric, 0.7, 30.0), &["gpu-slow gpu/n1:2 gpus=1 []"]);
+        // Another program.
+        check(&told(metric, 0.7, 10.0), &[]);
+    }
+    check(&told("railscope_gpu_dram_bandwidth_ratio", 0.58, 30.0), &[]);
+}
+
+#[test]
+fn memory_that_is_as_active_is_not_slow_whatever_the_clock_of_the_sms() {
+    let capped: Box<Fault> = Box::new(|node, _, page: String| {
+        let is_free = |gpu: usize| (node, gpu) == (1, 2);
+        let clock = |gpu| format!("railscope_gpu_clock_hertz{{gpu=\"{gpu}\",clock=\"sm\"}} ");
+        let capped = (0..8).filter(|gpu| !is_free(*gpu));
+        let page = capped.fold(page, |page, gpu| {
+            page.replace(&(clock(gpu) + "1.98e9"), &(clock(gpu) + "1.584e9"))
+        });
+        let memory =
+            of_gpus(|gpu| format!("railscope_gpu_dram_bandwidth_ratio{{gpu=\"{gpu}\"}} 0.55\n"));
+        page + &activity(|gpu| if is_free(gpu) { 24.0 } else { 30.0 }) + &memory
+    });
+    check(&capped, &[]);
 }
 
 /// Activity of SMs and of tensor cores, with one GPU whose SMs are busy for longer.

@@ -9,11 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
+use railscope_model::label;
+use railscope_model::metric::GPU;
 use railscope_model::reading::Labels;
 
 use self::chance::Background;
 use self::limits::{LIMITS, Limit, Names};
-use crate::assemble::node_parts::gpus_behind;
+use crate::assemble::node_parts::{gpus_behind, read};
 use crate::classes::Class;
 use crate::detect::detector::{Detector, Evidence, Explanation, Plotted, View};
 use crate::detect::netdev;
@@ -31,6 +33,8 @@ const WINDOW_SECONDS: f64 = 120.0;
 /// To wait longer would be to report nothing of a port that flaps, and holds its job up each time,
 /// before its second loss.
 const LOSS_WAIT_SECONDS: f64 = 15.0;
+/// Scrapes between which replays of a GPU's PCIe link must have risen: a link that trains retransmits at once.
+const MIN_STEPS: usize = 3;
 /// Errors that rise everywhere are the fabric's or the scheduler's doing: a part must stand out by this factor.
 const ABOVE_PEERS: f64 = 5.0;
 
@@ -197,6 +201,14 @@ impl Detector for ErrorCounters {
             if limit.names == Names::SwitchPort {
                 thresholds.push(switches::threshold());
             }
+            if limit.names == Names::GpuLink {
+                thresholds.push(Threshold::new(
+                    "scrapes between which they rose",
+                    MIN_STEPS as f64,
+                    "scrapes",
+                    "a link that trains, such as after a reset of its GPU, retransmits at once (a choice)",
+                ));
+            }
             if limit.names == Names::Receiver {
                 thresholds.push(receiver::threshold());
             }
@@ -277,6 +289,10 @@ fn rises_of(
         if limit.names != Names::Receiver && rise.amount < least {
             continue;
         }
+        let may_train = limit.names == Names::GpuLink && least > 0.0;
+        if may_train && rising_steps(window) < MIN_STEPS {
+            continue;
+        }
         let Some(part) = part(labels) else {
             continue;
         };
@@ -292,6 +308,15 @@ fn rises_of(
     } else {
         rises.append(&mut found);
     }
+}
+
+/// Between how many scrapes of the window a counter has risen.
+fn rising_steps(window: Window<'_>) -> usize {
+    let mut newest = None;
+    let counts = window.counts().take_while(|count| {
+        newest.get_or_insert(count.at).seconds_since(count.at) <= WINDOW_SECONDS
+    });
+    counts.filter(|count| count.rise > 0.0).count()
 }
 
 /// How often a link went down while it was observed, and at least [`LOSS_WAIT_SECONDS`] ago. A node or driver
@@ -327,6 +352,12 @@ fn part(node: &NodeName, history: &NodeHistory, labels: &Labels, names: Names) -
         Names::Receiver => Part::Nic(node.clone(), labels.next()?.parse().ok()?),
         Names::Gpu => Part::Gpu(node.clone(), labels.next()?.parse().ok()?),
         Names::PcieLink => Part::PcieLink(node.clone(), labels.next()?.parse().ok()?),
+        Names::GpuLink => {
+            let gpu = labels.next();
+            let mut listed = history.series(&GPU).map(|(labels, _)| labels);
+            let listed = listed.find(|labels| labels.get(label!(GPU, "gpu")) == gpu)?;
+            Part::PcieLink(node.clone(), read(listed, label!(GPU, "pci"))?)
+        }
         Names::Netdev => Part::HostLink(node.clone(), netdev::port_of(history, labels.next()?)?),
         Names::Cable => {
             let (device, port) = (labels.next()?.parse().ok()?, labels.next()?.parse().ok()?);

@@ -7,7 +7,7 @@
 //! Where the exporter sums it up, sums are compared ([`counted`]), else samples ([`sampled`]).
 //!
 //! A GPU whose memory is slow, or some of whose SMs are, does the same tensor operations in more time: its tensor cores are
-//! as active as those of others, and its SMs are busy for longer.
+//! as active as those of others, and its SMs, or its memory, are active for longer.
 //!
 //! A rank that has more to do is no slow GPU. Work that is spread unevenly moves on with the data, so that a GPU is named
 //! only when it has stayed behind ([`episodes`]).
@@ -21,7 +21,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{GpuIndex, NodeName};
-use railscope_model::metric::{GPU_SM_ACTIVE, GPU_TENSOR_ACTIVE, Metric};
+use railscope_model::metric::{GPU_DRAM_BANDWIDTH, GPU_SM_ACTIVE, GPU_TENSOR_ACTIVE, Metric};
 
 use self::counted::Counted;
 use self::episodes::{Episodes, Key};
@@ -78,9 +78,11 @@ const MOVED_SECONDS: f64 = 120.0;
 const UNEQUAL_SHARE: f64 = 0.05;
 const UNEQUAL_FOR_SECONDS: f64 = 20.0;
 const UNEQUAL_SECONDS: f64 = 3600.0;
-/// By how much tensor work of a GPU whose SMs are busy for longer may differ from that of the others and be the same work.
+/// The same of memory, whatever the samples: ranks differ a little in their data.
+const MEMORY: f64 = 0.1;
+/// By how much tensor work of a GPU whose SMs or memory are active for longer may differ from that of the others and be the same work.
 const SAME_WORK: f64 = 0.05;
-/// The same where its SMs differ by [`TIMES_AS_MUCH`]: means of samples that are shorter than a step scatter.
+/// The same of SMs that differ by [`TIMES_AS_MUCH`]: means of samples that are shorter than a step scatter.
 const LOOSELY_SAME_WORK: f64 = 0.2;
 /// Difference of the SMs' activity, in differences of the tensor work. More work shows in both alike.
 const TIMES_AS_MUCH: f64 = 2.0;
@@ -108,31 +110,39 @@ impl Detector for GpuWork {
         gpus.retain(Listed::is_busy);
         let cohorts: Vec<_> = by_node(&gpus).flat_map(by_job).collect();
         let by_tensor: Vec<_> = cohorts.iter().filter_map(|gpus| Node::of(gpus)).collect();
-        let by_sm: Vec<_> = cohorts
-            .iter()
-            .filter_map(|gpus| Node::by_sm(gpus))
-            .collect();
-        let mut behind = Behind::new();
-        for lane in 0..SUMS.len() {
-            found(view, &by_tensor, lane, &mut behind);
-        }
-        let in_jobs = behind
-            .iter()
-            .map(|(key, found)| (key, found.worker.gpu.job));
-        self.episodes.note_work(view.now, in_jobs);
-        let is_unequal = |found: &Found<'_>| {
-            let job = found.worker.gpu.job;
-            job.is_some_and(|job| self.episodes.is_unequal(&job.name))
-        };
-        behind.retain(|_, found| !is_unequal(found));
-        let by_work: BTreeSet<_> = behind.keys().cloned().collect();
-        for lane in 0..=SAMPLED.len() {
-            found(view, &by_sm, lane, &mut behind);
-        }
-        behind.retain(|key, found| {
-            by_work.contains(key) || does_same_work(&by_tensor, key, found.excess)
+        let [by_sm, by_memory] = [&GPU_SM_ACTIVE, &GPU_DRAM_BANDWIDTH].map(|activity| {
+            let nodes = cohorts.iter();
+            nodes
+                .filter_map(|gpus| Node::beside(gpus, activity))
+                .collect::<Vec<_>>()
         });
-        follow(&mut self.episodes, view, [&by_tensor, &by_sm], &behind);
+        let mut behind = found(view, &by_tensor, SUMS.len());
+        // Those of samples, and that of means.
+        let lanes = SAMPLED.len() + 1;
+        let mut of_memory = found(view, &by_memory, lanes);
+        of_memory.retain(|key, _| {
+            tensor_ratio(&by_tensor, key).is_some_and(|ratio| (ratio - 1.0).abs() <= SAME_WORK)
+        });
+        let of_work = behind.iter().chain(&of_memory);
+        let in_jobs = of_work.map(|(key, found)| (key, found.worker.gpu.job));
+        self.episodes.note_work(view.now, in_jobs);
+        let is_equal = |found: &Found<'_>| {
+            let job = found.worker.gpu.job;
+            job.is_none_or(|job| !self.episodes.is_unequal(&job.name))
+        };
+        behind.retain(|_, found| is_equal(found));
+        of_memory.retain(|_, found| is_equal(found));
+        let mut of_sm = found(view, &by_sm, lanes);
+        of_sm.retain(|key, found| does_same_work(&by_tensor, key, found.excess));
+        for (key, found) in of_sm.into_iter().chain(of_memory) {
+            behind.entry(key).or_insert(found);
+        }
+        follow(
+            &mut self.episodes,
+            view,
+            [&by_tensor, &by_sm, &by_memory],
+            &behind,
+        );
         let lasting = behind.values();
         let lasting = lasting.filter(|found| self.episodes.is_lasting(&found.worker.key()));
         out.extend(lasting.map(evidence));
@@ -144,7 +154,7 @@ impl Detector for GpuWork {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A busy GPU's tensor cores, or its SMs for the same tensor work, are persistently active for longer than those of the other GPUs of its node and job at the same clock, and than those of the same GPU on other nodes of the job.",
+            check: "A busy GPU's tensor cores, or its SMs or memory for the same tensor work, are persistently active for longer than those of the other GPUs of its node and job at the same clock, and than those of the same GPU on other nodes of the job.",
             threshold: threshold(),
             clears: "It is active for no longer than its peers.",
         }
@@ -164,7 +174,7 @@ fn is_of_means(lane: usize) -> bool {
 fn follow(
     episodes: &mut Episodes,
     view: &View<'_>,
-    [by_tensor, by_sm]: [&[Node<'_>]; 2],
+    [by_tensor, by_sm, by_memory]: [&[Node<'_>]; 3],
     behind: &Behind<'_>,
 ) {
     let is_compared = |(node, index): &&Key| {
@@ -173,7 +183,8 @@ fn follow(
             of.name() == Some(node) && workers.any(|worker| worker.gpu.index == *index)
         };
         let means = SAMPLED.len();
-        by_tensor.iter().any(|of| has(of, 0)) || by_sm.iter().any(|of| has(of, means))
+        let mut beside = by_sm.iter().chain(by_memory);
+        by_tensor.iter().any(|of| has(of, 0)) || beside.any(|of| has(of, means))
     };
     let others = episodes.keys().filter(|key| !behind.contains_key(key));
     let recovered: BTreeSet<_> = others.filter(is_compared).cloned().collect();
@@ -205,15 +216,15 @@ enum Node<'a> {
     /// By lane; none of one that they have not reported enough for.
     Counted([Option<Counted<'a>>; SUMS.len()]),
     Sampled(Sampled<'a>),
-    /// Activity of the SMs.
-    BySm(Sampled<'a>),
+    /// What is active beside the tensor cores: SMs, or memory.
+    Beside(Sampled<'a>),
 }
 
 /// A busy GPU and what it does, as a multiple of what the middle one of its node does.
 #[derive(Clone, Copy)]
 struct Worker<'a> {
     gpu: Listed<'a>,
-    /// Share of the time in which its tensor cores, or its SMs, are active.
+    /// Share of the time in which its tensor cores, its SMs or its memory are active.
     active: f64,
     ratio: f64,
     /// The same on average over all that is looked at, of which `ratio` may be the least.
@@ -241,22 +252,22 @@ impl<'a> Node<'a> {
         Sampled::of(gpus, &GPU_TENSOR_ACTIVE).map(Self::Sampled)
     }
 
-    /// The same by activity of SMs.
-    fn by_sm(gpus: &[Listed<'a>]) -> Option<Self> {
-        Sampled::of(gpus, &GPU_SM_ACTIVE).map(Self::BySm)
+    /// The same by what is active beside the tensor cores.
+    fn beside(gpus: &[Listed<'a>], activity: &'static Metric) -> Option<Self> {
+        Sampled::of(gpus, activity).map(Self::Beside)
     }
 
     fn name(&self) -> Option<&'a NodeName> {
         match self {
             Self::Counted(lanes) => lanes.iter().flatten().find_map(Counted::node),
-            Self::Sampled(node) | Self::BySm(node) => node.node(),
+            Self::Sampled(node) | Self::Beside(node) => node.node(),
         }
     }
 
     fn activity(&self) -> &'static Metric {
         match self {
-            Self::Counted(_) | Self::Sampled(_) => &GPU_TENSOR_ACTIVE,
-            Self::BySm(_) => &GPU_SM_ACTIVE,
+            Self::Counted(_) => &GPU_TENSOR_ACTIVE,
+            Self::Sampled(node) | Self::Beside(node) => node.activity(),
         }
     }
 
@@ -264,7 +275,7 @@ impl<'a> Node<'a> {
     fn mean_ratio(&self, index: GpuIndex) -> Option<f64> {
         let workers = match self {
             Self::Counted(lanes) => lanes[0].as_ref()?.workers(),
-            Self::Sampled(node) | Self::BySm(node) => {
+            Self::Sampled(node) | Self::Beside(node) => {
                 let means = node.by_mean(1.0);
                 // Scrapes may be too far apart for means.
                 let few = means.is_empty().then(|| node.workers(SAMPLED[0].1));
@@ -279,18 +290,23 @@ impl<'a> Node<'a> {
 
     /// The excess from which a GPU is slow.
     fn least_excess(&self, lane: usize) -> f64 {
-        match self {
+        let of_lane = match self {
             Self::Counted(_) => SUMS[lane].0,
             _ if is_of_means(lane) => MEANS.0,
-            Self::Sampled(_) | Self::BySm(_) => SAMPLED[lane].0,
-        }
+            Self::Sampled(_) | Self::Beside(_) => SAMPLED[lane].0,
+        };
+        of_lane.max(if self.is_of_memory() { MEMORY } else { 0.0 })
+    }
+
+    fn is_of_memory(&self) -> bool {
+        self.activity() == &GPU_DRAM_BANDWIDTH
     }
 
     fn workers(&self, lane: usize) -> Vec<Worker<'a>> {
         match self {
             Self::Counted(lanes) => lanes[lane].as_ref().map_or(vec![], Counted::workers),
-            Self::Sampled(node) | Self::BySm(node) if is_of_means(lane) => node.by_mean(1.0),
-            Self::Sampled(node) | Self::BySm(node) => node.workers(SAMPLED[lane].1),
+            Self::Sampled(node) | Self::Beside(node) if is_of_means(lane) => node.by_mean(1.0),
+            Self::Sampled(node) | Self::Beside(node) => node.workers(SAMPLED[lane].1),
         }
     }
 
@@ -300,14 +316,14 @@ impl<'a> Node<'a> {
             Self::Counted(lanes) => lanes[lane]
                 .as_ref()
                 .is_some_and(|node| node.does_more_throughout(&found.gpu, excess)),
-            Self::Sampled(node) | Self::BySm(node) if is_of_means(lane) => {
+            Self::Sampled(node) | Self::Beside(node) if is_of_means(lane) => {
                 let mut lately = node.by_mean(1.0 / 3.0).into_iter();
                 lately.any(|worker| {
                     worker.gpu.index == found.gpu.index && worker.ratio > 1.0 + excess / 3.0
                 })
             }
             // The least of its samples has it.
-            Self::Sampled(_) | Self::BySm(_) => true,
+            Self::Sampled(_) | Self::Beside(_) => true,
         }
     }
 
@@ -315,7 +331,7 @@ impl<'a> Node<'a> {
     fn looks_back(&self, lane: usize) -> f64 {
         match self {
             Self::Counted(_) => SUMS[lane].1 / 3.0,
-            Self::Sampled(_) | Self::BySm(_) => 0.0,
+            Self::Sampled(_) | Self::Beside(_) => 0.0,
         }
     }
 
@@ -327,11 +343,11 @@ impl<'a> Node<'a> {
                 let node = lanes[lane].as_ref()?;
                 (node.ratios(), node.misread(gpu)?)
             }
-            Self::Sampled(node) | Self::BySm(node) if is_of_means(lane) => {
+            Self::Sampled(node) | Self::Beside(node) if is_of_means(lane) => {
                 let ratios = node.by_mean(1.0).into_iter().map(|worker| worker.ratio);
                 (ratios.collect(), 0.0)
             }
-            Self::Sampled(node) | Self::BySm(node) => (node.ratios()?, 0.0),
+            Self::Sampled(node) | Self::Beside(node) => (node.ratios()?, 0.0),
         };
         let spread = median(ratios.into_iter().map(|ratio| (ratio - 1.0).abs()))?;
         Some(misread.max(ABOVE_SPREAD * STANDARD * spread))
@@ -367,8 +383,17 @@ fn spreads_of<'a: 'b, 'b>(workers: impl Iterator<Item = &'b Worker<'a>>) -> Usua
     })
 }
 
+/// GPUs that are off by as much as one of the first `lanes` asks for.
+fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lanes: usize) -> Behind<'a> {
+    let mut behind = Behind::new();
+    for lane in 0..lanes {
+        found_by(view, nodes, lane, &mut behind);
+    }
+    behind
+}
+
 /// GPUs that are off by as much as the lane asks for, beside those that were found before.
-fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut Behind<'a>) {
+fn found_by<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut Behind<'a>) {
     let workers = nodes.iter().flat_map(|node| {
         let workers = node.workers(lane).into_iter();
         workers.map(move |worker| (worker, node))
@@ -389,8 +414,13 @@ fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut Behi
         spreads.of(gpu.job, &gpu.product).unwrap_or(0.0)
     };
     for (worker, node) in &workers {
+        let of_role = of_role(worker);
+        // One rank of a small job may have data that no other has, such as an average of the weights.
+        if of_role.is_none() && has_role && node.is_of_memory() {
+            continue;
+        }
         // The least of several samples is below 1 for most, the more so the less their windows agree.
-        let usual = of_role(worker).unwrap_or(1.0).max(1.0);
+        let usual = of_role.unwrap_or(1.0).max(1.0);
         let excess = worker.ratio / usual - 1.0;
         let stands_out = excess >= node.least_excess(lane);
         let is_beyond = |doubt: f64| excess >= doubt;
@@ -417,15 +447,17 @@ fn evidence(found: &Found<'_>) -> Evidence {
     let part = gpu.part();
     let excess = 100.0 * found.excess;
     let active = 100.0 * found.worker.active;
-    let start = format!("GPU {} of {} needs", gpu.index, gpu.node);
-    let statement = if found.activity == &GPU_SM_ACTIVE {
-        format!(
-            "{start} longer than the node's other GPUs for the same tensor work at the same clock: its SMs are active {active:.1} % of the time, {excess:.0} % more than theirs; slow memory or slow SMs cause this."
-        )
-    } else {
-        format!(
-            "{start} {excess:.0} % longer than the node's other GPUs at the same clock: its tensor cores are active {active:.1} % of the time. It is slow, unless its rank has more work than theirs."
-        )
+    let named = format!("GPU {} of {}", gpu.index, gpu.node);
+    let statement = match found.activity {
+        it if it == &GPU_SM_ACTIVE => format!(
+            "{named} needs longer than the node's other GPUs for the same tensor work at the same clock: its SMs are active {active:.1} % of the time, {excess:.0} % more than theirs; slow memory or slow SMs cause this."
+        ),
+        it if it == &GPU_DRAM_BANDWIDTH => format!(
+            "The memory of {named} is active for longer than that of the node's other GPUs for the same tensor work: {active:.1} % of the time, {excess:.0} % more than theirs. It is slow, unless its rank has more data than theirs."
+        ),
+        _ => format!(
+            "{named} needs {excess:.0} % longer than the node's other GPUs at the same clock: its tensor cores are active {active:.1} % of the time. It is slow, unless its rank has more work than theirs."
+        ),
     };
     Evidence {
         detector: "gpu-work",

@@ -2,9 +2,9 @@
 
 use railscope_model::identity::{Part, RdmaPort};
 use railscope_model::metric::{
-    GPU_ECC_ERRORS, GPU_NVLINK_ERRORS, Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_LINK_DOWN,
-    NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS, RDMA_NO_BUFFER, RDMA_PORT_ERRORS, RDMA_PORT_SPEED,
-    SWITCH_PORT_ERRORS,
+    GPU_ECC_ERRORS, GPU_NVLINK_ERRORS, GPU_PCIE_REPLAYS, Metric, NIC_PHY_CRC_ERRORS,
+    NIC_PHY_LINK_DOWN, NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS, RDMA_NO_BUFFER, RDMA_PORT_ERRORS,
+    RDMA_PORT_SPEED, SWITCH_PORT_ERRORS,
 };
 
 use super::{DEVIATIONS, Rise, WINDOW_SECONDS};
@@ -28,6 +28,8 @@ pub(super) enum Names {
     PcieLink,
     /// `gpu`: the GPU.
     Gpu,
+    /// `gpu`: the PCIe link above it.
+    GpuLink,
     /// `device` and `port` of a NIC that lacks receive buffers: all of a node's together, of the node or of the one NIC that has
     /// nearly all of them.
     Receiver,
@@ -290,6 +292,16 @@ pub(super) const LIMITS: &[Limit] = &[
         "any: a packet was lost (PCI Express Base Specification, section 6.2)",
     )
     .fatal(),
+    Limit {
+        metric: &GPU_PCIE_REPLAYS,
+        names: Names::GpuLink,
+        ..Limit::of_pcie(
+            "",
+            120.0,
+            5.0,
+            "2 per minute, and so 7 to begin with: DCGM's PCIe health check warns above 8 (an engineering choice)",
+        )
+    },
     Limit::of_nvlink("recovery", 0.0, 1.0, "DCGM NVLink health check: any"),
     Limit::of_nvlink(
         "replay",

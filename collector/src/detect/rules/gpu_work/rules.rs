@@ -1,9 +1,9 @@
 //! The numbers of the comparison of work.
 
 use super::{
-    ABOVE_SPREAD, ABOVE_SPREAD_OF_ALL, HELD_SECONDS, LOOSELY_SAME_WORK, MEANS, MIN_ACTIVE, MIN_ALL,
-    MIN_SECONDS, MIN_SEEN, MOVED_SECONDS, PIECE_SECONDS, READ_APART, SAME_WORK, SAMPLED, SAMPLES,
-    STANDARD, SUMS, TIMES_AS_MUCH, UNEQUAL_FOR_SECONDS, UNEQUAL_SECONDS, UNEQUAL_SHARE,
+    ABOVE_SPREAD, ABOVE_SPREAD_OF_ALL, HELD_SECONDS, LOOSELY_SAME_WORK, MEANS, MEMORY, MIN_ACTIVE,
+    MIN_ALL, MIN_SECONDS, MIN_SEEN, MOVED_SECONDS, PIECE_SECONDS, READ_APART, SAME_WORK, SAMPLED,
+    SAMPLES, STANDARD, SUMS, TIMES_AS_MUCH, UNEQUAL_FOR_SECONDS, UNEQUAL_SECONDS, UNEQUAL_SHARE,
     WIDEST_SPREAD,
 };
 use crate::classes::GPU_SLOW;
@@ -19,11 +19,12 @@ pub(super) fn threshold() -> String {
     let samples = SAMPLED
         .map(|(excess, samples)| format!("{:.0} % in each of {samples} samples", 100.0 * excess));
     format!(
-        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s, or {:.0} % in the mean activity of the SMs over {:.0} s; and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs and {ABOVE_SPREAD_OF_ALL} of those among the GPUs of its job; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less; not by tensor cores where {:.0} % of its job's GPUs, at least two, were behind at once in the last {:.0} minutes",
+        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s, or {:.0} % in the mean activity of the SMs or the memory over {:.0} s (for memory never less than {:.0} %, and only with as many nodes in the job); and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs and {ABOVE_SPREAD_OF_ALL} of those among the GPUs of its job; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less; not by tensor cores where {:.0} % of its job's GPUs, at least two, were behind at once in the last {:.0} minutes",
         sums.join(" or "),
         samples.join(" or "),
         100.0 * MEANS.0,
         MEANS.1,
+        100.0 * MEMORY,
         100.0 * UNEQUAL_SHARE,
         UNEQUAL_SECONDS / 60.0
     )
@@ -63,6 +64,12 @@ pub(super) fn rules() -> Vec<Rule> {
             STANDARD,
             "median absolute deviations",
             "the factor for a normal distribution",
+        ),
+        Threshold::new(
+            "activity of the memory above the median",
+            MEMORY,
+            "ratio",
+            "slow HBM in clusters of nine independent authors shows 12 % and more, healthy GPUs at most 3 % (a choice)",
         ),
         Threshold::new(
             "activity of the median GPU of the node",
@@ -108,7 +115,7 @@ fn of_time() -> [Threshold; 8] {
             "its ranks have it by design (a choice)",
         ),
         Threshold::new(
-            "largest difference in tensor work from the median, for a GPU whose SMs are active for longer",
+            "largest difference in tensor work from the median, for a GPU whose SMs or memory are active for longer",
             SAME_WORK,
             "ratio",
             "a GPU that does different work is not a peer (a choice)",

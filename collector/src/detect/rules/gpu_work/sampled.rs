@@ -2,7 +2,7 @@
 //! report.
 
 use railscope_model::identity::NodeName;
-use railscope_model::metric::Metric;
+use railscope_model::metric::{GPU_DRAM_BANDWIDTH, Metric};
 
 use super::{MEANS, MIN_ACTIVE, MIN_SECONDS, SAMPLED, SAMPLES, Worker};
 use crate::detect::gpus::Listed;
@@ -19,8 +19,13 @@ struct Told<'a> {
     clock: f64,
 }
 
+/// Whether what is active runs at the clock of the SMs. Memory has its own, which no exporter's default has.
+fn is_clocked(activity: &Metric) -> bool {
+    activity != &GPU_DRAM_BANDWIDTH
+}
+
 impl<'a> Told<'a> {
-    /// `None` of a GPU that does not report this activity or its clock.
+    /// `None` of a GPU that does not report this activity, or the clock of what is active.
     fn by(gpu: &Listed<'a>, activity: &'static Metric) -> Option<Self> {
         let told = gpu.window(activity)?.unbroken();
         let (mut active, mut needed) = ([None; SAMPLES.0], None);
@@ -36,7 +41,11 @@ impl<'a> Told<'a> {
             gpu: *gpu,
             active,
             needed,
-            clock: gpu.clock_hertz()?,
+            clock: if is_clocked(activity) {
+                gpu.clock_hertz()?
+            } else {
+                1.0
+            },
         })
     }
 
@@ -51,7 +60,11 @@ impl<'a> Told<'a> {
             mean(lately.map(|(_, value)| value))
         };
         let (active, samples) = of(self.gpu.window(activity)?)?;
-        let (clock, _) = of(self.gpu.clock()?)?;
+        let (clock, _) = if is_clocked(activity) {
+            of(self.gpu.clock()?)?
+        } else {
+            (1.0, 0.0)
+        };
         (samples >= least).then_some((active, clock))
     }
 
@@ -85,6 +98,10 @@ impl<'a> Sampled<'a> {
             activity,
             told,
         })
+    }
+
+    pub(super) fn activity(&self) -> &'static Metric {
+        self.activity
     }
 
     pub(super) fn node(&self) -> Option<&'a NodeName> {
