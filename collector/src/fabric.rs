@@ -26,7 +26,7 @@ pub use crate::fabric::classify::verdict::{
 };
 pub use crate::fabric::graph::build::{Chassis, DuplicateName, SubnetMerge, merge_subnet};
 pub use crate::fabric::graph::host_classes::{HostClass, HostRole};
-pub use crate::fabric::graph::names::{is_aggregation_node, is_unnamed_host};
+pub use crate::fabric::graph::names::{is_aggregation_node, is_unnamed_host, short_switch_name};
 pub use crate::fabric::graph::planned::plan_fabric;
 pub use crate::fabric::graph::tiers::{Tiers, tiers};
 pub use diff::{Change, Ends, Socket, diff, has_cables, net};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use anyhow::{Context as _, bail};
+use railscope_collector::fabric::short_switch_name;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -65,7 +66,8 @@ struct RawSwitch {
 
 impl RawSwitch {
     fn names(self) -> Vec<String> {
-        present([self.name, self.alias, self.guid])
+        let short = self.name.as_deref().map(short_switch_name);
+        present([short.map(str::to_owned), self.name, self.alias, self.guid])
     }
 }
 

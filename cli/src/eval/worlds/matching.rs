@@ -221,6 +221,9 @@ mod tests {
                 ("link/S-10:9", Level::Unrelated),
             ],
         );
+        let described = r#"{"switch": {"name": "MF0;leaf-8:MQM9700/U1"}, "peers": [{"name": "MF0;spine-1:MQM9700/U1"}]}"#;
+        let named = "link/leaf-8:7 spine-1:15";
+        check(described, r#""link""#, &[(named, Level::Exact)]);
         let switch = r#"{"switch": {"name": "L-1", "alias": "", "guid": ""}}"#;
         check(switch, r#""switch""#, &[("link/L-1:9", Level::Exact)]);
     }

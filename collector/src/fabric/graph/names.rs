@@ -99,6 +99,11 @@ pub(crate) fn host_name_by_guid(description: &str, guid: Guid) -> Option<NodeNam
         .ok()
 }
 
+/// The name in a switch's description: `NAME` of `MF0;NAME:MODEL/U1`, and a plain name as it is.
+pub fn short_switch_name(description: &str) -> &str {
+    SwitchWords::of(description).name
+}
+
 /// A switch's description taken apart: `MF0;NAME:MODEL/L01/U1` is `NAME`, `MODEL`, `L01/U1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SwitchWords<'a> {
