@@ -429,7 +429,15 @@ fn hosts_whose_pause_leads_to_a_nic_are_held_by_it_and_others_are_not() {
 
 /// Five leaves with a host, which sends so many bytes, and eight uplinks each; bytes by leaf and uplink.
 fn uplinks(from_host: f64, bytes: impl Fn(usize, usize) -> f64) -> Vec<String> {
-    let mut lab = Lab::default();
+    named_of_leaves(Lab::default(), from_host, bytes)
+}
+
+/// The same, beside what the lab has.
+fn named_of_leaves(
+    mut lab: Lab,
+    from_host: f64,
+    bytes: impl Fn(usize, usize) -> f64,
+) -> Vec<String> {
     for leaf in 0..5 {
         let name = format!("l{leaf}");
         lab.host(&format!("n{leaf}"), (&name, 100));
@@ -467,6 +475,12 @@ fn a_leaf_that_uses_few_uplinks_is_polarised_unless_its_flows_are_few_or_all_lea
         }
     };
     assert_eq!(uplinks(2e8, two), polarised);
+    // Cables to switches with hosts of their own, as in a dragonfly, are no uplinks.
+    let mut lab = Lab::default();
+    for up in 0..8 {
+        lab.host(&format!("m{up}"), (&format!("s{up}"), 100));
+    }
+    assert!(named_of_leaves(lab, 2e8, two).is_empty());
     // Eight flows, as large as the host's: two of eight uplinks are no chance, four are.
     assert_eq!(uplinks(1e9, two), polarised);
     let half = |leaf, up| {

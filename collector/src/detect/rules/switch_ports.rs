@@ -381,14 +381,25 @@ impl Leaves {
             return;
         }
         self.ports.clear();
-        for (id, vertex) in view.fabric.vertices() {
+        let fabric = view.fabric;
+        let cables = |id| {
+            let cables = fabric.neighbours(id);
+            cables.filter(|near| near.link.kind == LinkKind::Cable)
+        };
+        let is_switch = |id| matches!(fabric.vertex(id).part, Part::Switch(_));
+        let hosts = |id| cables(id).filter(|near| !is_switch(near.peer)).count();
+        for (id, vertex) in fabric.vertices() {
             let Part::Switch(switch) = &vertex.part else {
                 continue;
             };
-            let leads_up = |peer| matches!(view.fabric.vertex(peer).part, Part::Switch(_));
-            let cables = view.fabric.neighbours(id);
-            let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
-            let (up, down): (Vec<_>, Vec<_>) = cables.partition(|near| leads_up(near.peer));
+            let (between, down): (Vec<_>, Vec<_>) =
+                cables(id).partition(|near| is_switch(near.peer));
+            // A cable to a switch of the same rank, as in a dragonfly, is no uplink: its traffic is for that switch.
+            let own = hosts(id);
+            let up: Vec<_> = between
+                .into_iter()
+                .filter(|near| 2 * hosts(near.peer) < own)
+                .collect();
             if !up.is_empty() && !down.is_empty() {
                 let [up, down] = [up, down].map(|cables| {
                     let ports: BTreeSet<u16> = cables.iter().map(|near| near.port).collect();
