@@ -129,4 +129,45 @@ fn a_host_whose_processes_wait_for_cpu_or_memory_is_named_in_its_job() {
         &pressure("cpu", |node| if node == 2 { 0.15 } else { 0.02 }),
         &[],
     );
+    // The others hardly wait.
+    check(
+        &pressure("cpu", |node| if node == 2 { 0.15 } else { 0.005 }),
+        &named,
+    );
+}
+
+#[test]
+fn a_host_of_a_job_of_few_is_named_if_the_others_of_the_job_do_not_wait() {
+    let named = |share: fn(usize) -> f64| incidents(&run(&in_jobs(pressure("cpu", share))));
+    let of_small = named(|node| if node == 7 { 0.45 } else { 0.002 });
+    assert_eq!(of_small.len(), 1, "{of_small:?}");
+    assert!(
+        of_small[0].starts_with("host-stalls host/n7"),
+        "{of_small:?}"
+    );
+    assert!(named(|node| if node >= 6 { 0.45 } else { 0.002 }).is_empty());
+}
+
+/// A kernel without pressure stall information.
+#[test]
+fn a_host_is_named_by_its_run_queues_where_no_pressure_is_measured() {
+    let queues = |share: f64, has_pressure: bool| {
+        with(move |node, seconds| {
+            let share = if node == 2 { share } else { 0.002 };
+            let waited = 64.0 * share * seconds as f64;
+            let pressure = if has_pressure {
+                "railscope_host_pressure_seconds_total{resource=\"cpu\",kind=\"some\"} 0\n"
+            } else {
+                ""
+            };
+            format!(
+                "railscope_node_cpus 64\nrailscope_cpu_wait_seconds_total{{numa_node=\"\"}} {waited}\n{pressure}"
+            )
+        })
+    };
+    let named = ["host-stalls host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]"];
+    check(&queues(0.12, false), &named);
+    check(&queues(0.06, false), &named);
+    check(&queues(0.02, false), &[]);
+    check(&queues(0.12, true), &[]);
 }

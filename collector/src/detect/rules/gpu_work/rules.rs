@@ -69,7 +69,7 @@ pub(super) fn rules() -> Vec<Rule> {
             "activity of the memory above the median",
             MEMORY,
             "ratio",
-            "slow HBM in clusters of nine independent authors shows 12 % and more, healthy GPUs at most 3 % (a choice)",
+            "slow HBM of clusters by five independent authors shows 12 % and more (a choice)",
         ),
         Threshold::new(
             "activity of the median GPU of the node",

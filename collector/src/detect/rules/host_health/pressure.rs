@@ -1,13 +1,14 @@
 //! Hosts whose processes wait for a CPU or for memory, while those of the other hosts of their job do not: another process beside
 //! the job, or too little memory for it.
 //!
-//! Jobs differ in what they ask of a host, so that a host is compared with those of its own job only. Where no job is known, a
-//! single one is named among all that compute.
+//! Jobs differ in what they ask of a host, so that a host is compared with those of its own job. Where that has few, or no job is
+//! known, a single one is named among all that compute.
 
 use std::collections::BTreeMap;
+use std::ops::Add as _;
 
 use railscope_model::identity::{NodeName, Part};
-use railscope_model::metric::HOST_PRESSURE;
+use railscope_model::metric::{CPU_WAIT, HOST_PRESSURE, Metric, NODE_CPUS};
 
 use super::{ABOVE_PEERS, WINDOW_SECONDS};
 use crate::assemble::node_parts::gpus_behind;
@@ -18,10 +19,18 @@ use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::Threshold;
 use crate::store::{Increase, NodeHistory};
 
-/// A resource that the kernel counts waits for (pressure stall information).
+/// What the kernel counts of a wait.
+enum Counted {
+    /// Time in which some process waits for this resource (pressure stall information).
+    Pressure(&'static str),
+    /// Time that ready processes wait for a CPU, on the average CPU: only of nodes that do not measure pressure.
+    RunQueues,
+}
+
+/// A resource that processes wait for.
 struct Resource {
-    label: &'static str,
-    /// Share of the time in which a process waits for it, from which a host is slow.
+    counted: Counted,
+    /// Share of the time from which a host is slow.
     share: f64,
     what: &'static str,
     source: &'static str,
@@ -29,18 +38,65 @@ struct Resource {
 
 const RESOURCES: &[Resource] = &[
     Resource {
-        label: "cpu",
+        counted: Counted::Pressure("cpu"),
         share: 0.2,
         what: "of the time a process waits for a CPU",
         source: "data loaders of healthy nodes wait for up to 0.1 of the time (a choice)",
     },
     Resource {
-        label: "memory",
+        counted: Counted::RunQueues,
+        share: 0.1,
+        what: "of the time a ready process waits for the average CPU",
+        source: "healthy nodes of foreign clusters show less than 0.01 (a choice)",
+    },
+    Resource {
+        counted: Counted::Pressure("memory"),
         share: 0.1,
         what: "of the time a process waits for memory",
         source: "healthy nodes do not reclaim or swap (a choice)",
     },
 ];
+
+/// Part of [`Resource::share`] that is enough where the others hardly wait.
+const FAINT: f64 = 0.5;
+/// How many times as long as the median host such a host waits.
+const FAINT_ABOVE_PEERS: f64 = 20.0;
+
+impl Resource {
+    fn metric(&self) -> &'static Metric {
+        match self.counted {
+            Counted::Pressure(_) => &HOST_PRESSURE,
+            Counted::RunQueues => &CPU_WAIT,
+        }
+    }
+
+    /// Share of the window in which a process waited.
+    fn waits(&self, history: &NodeHistory) -> Option<f64> {
+        let pressure = |resource| history.window(&HOST_PRESSURE, &[resource, "some"]);
+        match self.counted {
+            Counted::Pressure(resource) => {
+                let waited = pressure(resource)?.increase(WINDOW_SECONDS);
+                waited.map(Increase::rate)
+            }
+            Counted::RunQueues if pressure("cpu").is_some() => None,
+            Counted::RunQueues => {
+                let queues = history.by_numa_node(&CPU_WAIT);
+                let waited = queues.filter_map(|(_, queue)| queue.increase(WINDOW_SECONDS));
+                let cpus = history.value(&NODE_CPUS, &[]).filter(|cpus| *cpus > 0.0)?;
+                Some(waited.reduce(Increase::add)?.rate() / cpus)
+            }
+        }
+    }
+
+    /// Whether one of its hosts that waits for this share is slow, where the median waits for `usual`.
+    fn is_slow(&self, share: f64, usual: f64) -> bool {
+        share > self.share.max(ABOVE_PEERS * usual)
+            || share > (FAINT * self.share).max(FAINT_ABOVE_PEERS * usual)
+    }
+}
+
+/// A host and for what share of the time its processes wait.
+type Waiting<'a> = (&'a NodeName, f64);
 
 /// Adds the hosts that stand out in their job.
 pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
@@ -56,23 +112,35 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
         .filter_map(|(node, history)| Some((cohort_of(node)?, node, history)))
         .collect();
     for resource in RESOURCES {
-        let mut cohorts: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
+        let mut cohorts: BTreeMap<&str, Vec<Waiting<'_>>> = BTreeMap::new();
         for (cohort, node, history) in &hosts {
-            if let Some(share) = waits(history, resource) {
+            if let Some(share) = resource.waits(history) {
                 cohorts.entry(cohort).or_default().push((node, share));
             }
         }
-        for hosts in cohorts.into_values().filter(|of| of.len() >= MIN_PEERS) {
-            let usual = median(hosts.iter().map(|(_, share)| *share)).unwrap_or(0.0);
-            let stands_out =
-                |(_, share): &(_, f64)| *share > resource.share.max(ABOVE_PEERS * usual);
-            let slow: Vec<_> = hosts.into_iter().filter(stands_out).collect();
-            // Several may be those of one job that asks for more.
-            if jobs.is_some() || slow.len() == 1 {
+        let all: Vec<f64> = cohorts
+            .values()
+            .flatten()
+            .map(|(_, share)| *share)
+            .collect();
+        if all.len() < MIN_PEERS {
+            continue;
+        }
+        let of_all = median(all.into_iter()).unwrap_or(0.0);
+        for hosts in cohorts.into_values() {
+            // Few hosts have no usual wait of their own: one of several may be slow by what all hosts do.
+            let is_few = hosts.len() < MIN_PEERS;
+            let usual = match is_few {
+                true => of_all,
+                false => median(hosts.iter().map(|(_, share)| *share)).unwrap_or(0.0),
+            };
+            let is_slow = |(_, share): &&Waiting<'_>| resource.is_slow(*share, usual);
+            let slow: Vec<_> = hosts.iter().filter(is_slow).collect();
+            // Several may be those of one job that asks for more, and so may the only one.
+            let one_of_several = slow.len() == 1 && hosts.len() > 1;
+            if one_of_several || jobs.is_some() && !is_few {
                 let slow = slow.into_iter();
-                out.extend(
-                    slow.map(|(node, share)| evidence(view, resource, node, [share, usual])),
-                );
+                out.extend(slow.map(|host| evidence(view, resource, host, usual)));
             }
         }
     }
@@ -87,7 +155,11 @@ pub(super) fn limits() -> String {
             resource.what
         )
     });
-    limits.collect()
+    let faint = format!(
+        " (or {:.0} % of that, if that is {FAINT_ABOVE_PEERS:.0} times the median host)",
+        100.0 * FAINT
+    );
+    limits.chain([faint]).collect()
 }
 
 /// The limits, as rules.
@@ -95,7 +167,21 @@ pub(super) fn thresholds() -> impl Iterator<Item = Threshold> {
     let limits = RESOURCES
         .iter()
         .map(|resource| Threshold::new(resource.what, resource.share, "ratio", resource.source));
-    limits.chain([gpus::busy_node()])
+    limits.chain([
+        Threshold::new(
+            "part of these that is enough where the others hardly wait",
+            FAINT,
+            "of the limit",
+            "such a host stands out by far (a choice)",
+        ),
+        Threshold::new(
+            "above the median host then",
+            FAINT_ABOVE_PEERS,
+            "times",
+            "as for a node that waits for I/O alone (a choice)",
+        ),
+        gpus::busy_node(),
+    ])
 }
 
 /// The job of each node that runs exactly one; none where no job is known at all.
@@ -112,22 +198,16 @@ fn jobs<'a>(view: &View<'a>) -> Option<BTreeMap<&'a NodeName, Option<&'a str>>> 
     (view.jobs.iter().len() > 0).then_some(of_node)
 }
 
-/// Share of the window in which a process waited.
-fn waits(history: &NodeHistory, resource: &Resource) -> Option<f64> {
-    let pressure = history.window(&HOST_PRESSURE, &[resource.label, "some"])?;
-    pressure.increase(WINDOW_SECONDS).map(Increase::rate)
-}
-
 fn evidence(
     view: &View<'_>,
     resource: &Resource,
-    node: &NodeName,
-    [share, usual]: [f64; 2],
+    (node, share): &Waiting<'_>,
+    usual: f64,
 ) -> Evidence {
-    let part = Part::Host(node.clone());
+    let part = Part::Host((*node).clone());
     Evidence {
         detector: "host-health",
-        signal: HOST_PRESSURE.name,
+        signal: resource.metric().name,
         class: &HOST_STALLS,
         // Which process waits, and whether the job waits for that, is not known.
         effect: 0.0,
