@@ -126,7 +126,7 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
         if all.len() < MIN_PEERS {
             continue;
         }
-        let of_all = median(all.into_iter()).unwrap_or(0.0);
+        let of_all = median(all).unwrap_or(0.0);
         for hosts in cohorts.into_values() {
             // Few hosts have no usual wait of their own: one of several may be slow by what all hosts do.
             let is_few = hosts.len() < MIN_PEERS;
