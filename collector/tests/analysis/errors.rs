@@ -5,7 +5,7 @@ use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
 use super::cluster::{NODES, at, node, page, subnet};
 use super::health::rises;
-use super::{check, with};
+use super::{Fault, check, with};
 
 #[test]
 fn errors_of_pcie_links_and_missing_buffers_are_named_by_what_makes_them() {
@@ -59,6 +59,20 @@ fn a_pcie_link_that_trains_is_not_faulty_and_one_that_goes_on_is() {
         &replays(60),
         &["pcie-errors pcie/n3:0000:22:00.0 gpus=1 [gpu/n3:2]"],
     );
+}
+
+/// As AMD's exporter does by default.
+#[test]
+fn a_gpu_without_a_known_address_is_itself_named_for_its_replays() {
+    let addressed = rises("railscope_gpu_pcie_replays_total{gpu=\"2\"}", &[3], 0.2);
+    let without: Box<Fault> = Box::new(move |node, seconds, page: String| {
+        let page = addressed(node, seconds, page);
+        page.replace(
+            "uuid=\"GPU-3-2\",pci=\"0000:22:00.0\"",
+            "uuid=\"GPU-3-2\",pci=\"\"",
+        )
+    });
+    check(&without, &["pcie-errors gpu/n3:2 gpus=1 []"]);
 }
 
 #[test]

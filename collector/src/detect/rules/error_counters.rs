@@ -289,6 +289,7 @@ fn rises_of(
         if limit.names != Names::Receiver && rise.amount < least {
             continue;
         }
+        // What others have counts however it rose.
         let may_train = limit.names == Names::GpuLink && least > 0.0;
         if may_train && rising_steps(window) < MIN_STEPS {
             continue;
@@ -353,10 +354,13 @@ fn part(node: &NodeName, history: &NodeHistory, labels: &Labels, names: Names) -
         Names::Gpu => Part::Gpu(node.clone(), labels.next()?.parse().ok()?),
         Names::PcieLink => Part::PcieLink(node.clone(), labels.next()?.parse().ok()?),
         Names::GpuLink => {
-            let gpu = labels.next();
+            let gpu = labels.next()?;
             let mut listed = history.series(&GPU).map(|(labels, _)| labels);
-            let listed = listed.find(|labels| labels.get(label!(GPU, "gpu")) == gpu)?;
-            Part::PcieLink(node.clone(), read(listed, label!(GPU, "pci"))?)
+            let listed = listed.find(|labels| labels.get(label!(GPU, "gpu")) == Some(gpu));
+            match listed.and_then(|labels| read(labels, label!(GPU, "pci"))) {
+                Some(pci) => Part::PcieLink(node.clone(), pci),
+                None => Part::Gpu(node.clone(), gpu.parse().ok()?),
+            }
         }
         Names::Netdev => Part::HostLink(node.clone(), netdev::port_of(history, labels.next()?)?),
         Names::Cable => {

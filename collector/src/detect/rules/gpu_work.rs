@@ -78,9 +78,10 @@ const MOVED_SECONDS: f64 = 120.0;
 const UNEQUAL_SHARE: f64 = 0.05;
 const UNEQUAL_FOR_SECONDS: f64 = 20.0;
 const UNEQUAL_SECONDS: f64 = 3600.0;
-/// The same of memory, whatever the samples: ranks differ a little in their data.
+/// Excess of the memory's activity from which it is slow, whatever the samples: ranks differ a little in their data.
 const MEMORY: f64 = 0.1;
-/// By how much tensor work of a GPU whose SMs or memory are active for longer may differ from that of the others and be the same work.
+/// By how much tensor work of a GPU whose SMs or memory are active for longer may differ from that of the others, and be the
+/// same work.
 const SAME_WORK: f64 = 0.05;
 /// The same of SMs that differ by [`TIMES_AS_MUCH`]: means of samples that are shorter than a step scatter.
 const LOOSELY_SAME_WORK: f64 = 0.2;

@@ -28,7 +28,7 @@ pub(super) enum Names {
     PcieLink,
     /// `gpu`: the GPU.
     Gpu,
-    /// `gpu`: the PCIe link above it.
+    /// `gpu`: the PCIe link above it, or the GPU where its address is not known.
     GpuLink,
     /// `device` and `port` of a NIC that lacks receive buffers: all of a node's together, of the node or of the one NIC that has
     /// nearly all of them.
