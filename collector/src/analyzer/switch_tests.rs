@@ -475,7 +475,7 @@ fn a_leaf_that_uses_few_uplinks_is_polarised_unless_its_flows_are_few_or_all_lea
         }
     };
     assert_eq!(uplinks(2e8, two), polarised);
-    // Cables to switches with hosts of their own, as in a dragonfly, are no uplinks.
+    // Cables to switches that have hosts, too, as in a dragonfly, are no uplinks.
     let mut lab = Lab::default();
     for up in 0..8 {
         lab.host(&format!("m{up}"), (&format!("s{up}"), 100));

@@ -19,7 +19,7 @@ struct Told<'a> {
     clock: f64,
 }
 
-/// Whether what is active does more at a higher clock of the SMs. Memory has a clock of its own.
+/// Whether what is active does more at a higher clock of the SMs. Memory has its own clock.
 fn is_clocked(activity: &Metric) -> bool {
     activity != &GPU_DRAM_BANDWIDTH
 }

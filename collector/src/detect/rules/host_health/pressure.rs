@@ -128,7 +128,7 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
         }
         let of_all = median(all).unwrap_or(0.0);
         for hosts in cohorts.into_values() {
-            // Few hosts have no usual wait of their own: one of several may be slow by what all hosts do.
+            // The median of few hosts is not reliable: one of several may be slow by what all hosts do.
             let is_few = hosts.len() < MIN_PEERS;
             let usual = match is_few {
                 true => of_all,
