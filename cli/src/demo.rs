@@ -387,4 +387,14 @@ mod tests {
             assert!(speed(text).is_err(), "{text}");
         }
     }
+
+    #[test]
+    fn an_interval_is_a_time_within_bounds() {
+        for (text, millis) in [("1s", 1000), ("1500ms", 1500), ("5s", 5000)] {
+            assert_eq!(interval(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["0.5s", "6s", "-1s", "often", ""] {
+            assert!(interval(text).is_err(), "{text}");
+        }
+    }
 }
