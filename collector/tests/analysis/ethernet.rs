@@ -82,6 +82,6 @@ fn an_interface_that_loses_its_link_is_named_where_no_rdma_ports_are_known() {
     );
     check(&lost(100, true, |node| node == 2), &[]);
     check(&lost(1, false, |node| node == 2), &[]);
-    // Somebody has taken it out of use everywhere.
+    // The site has disabled it everywhere.
     check(&lost(100, false, |_| true), &[]);
 }

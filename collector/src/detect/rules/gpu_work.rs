@@ -122,7 +122,7 @@ impl Detector for GpuWork {
         let lanes = SAMPLED.len() + 1;
         let mut of_memory = found(view, &by_memory, lanes);
         of_memory.retain(|key, _| {
-            tensor_ratio(&by_tensor, key).is_some_and(|ratio| (ratio - 1.0).abs() <= SAME_WORK)
+            work_differs(&by_tensor, key).is_some_and(|differs| differs <= SAME_WORK)
         });
         let of_work = behind.iter().chain(&of_memory);
         let in_jobs = of_work.map(|(key, found)| (key, found.worker.gpu.job));
@@ -355,16 +355,16 @@ impl<'a> Node<'a> {
     }
 }
 
-/// What a GPU's tensor cores do on average, as a multiple of what those of the middle one of its node do.
-fn tensor_ratio(nodes: &[Node<'_>], (node, index): &Key) -> Option<f64> {
+/// By how much the tensor work of a GPU differs from that of the middle one of its node, on average, as a share of that.
+fn work_differs(nodes: &[Node<'_>], (node, index): &Key) -> Option<f64> {
     let mut of_it = nodes.iter().filter(|of| of.name() == Some(node));
-    of_it.find_map(|of| of.mean_ratio(*index))
+    let ratio = of_it.find_map(|of| of.mean_ratio(*index))?;
+    Some((ratio - 1.0).abs())
 }
 
 /// Whether the tensor work of a GPU, whose SMs are busy for longer by `excess`, is that of the others.
 fn does_same_work(nodes: &[Node<'_>], key: &Key, excess: f64) -> bool {
-    tensor_ratio(nodes, key).is_some_and(|ratio| {
-        let differs = (ratio - 1.0).abs();
+    work_differs(nodes, key).is_some_and(|differs| {
         let loosely = differs <= LOOSELY_SAME_WORK && excess >= TIMES_AS_MUCH * differs;
         differs <= SAME_WORK || loosely
     })
@@ -449,16 +449,18 @@ fn evidence(found: &Found<'_>) -> Evidence {
     let excess = 100.0 * found.excess;
     let active = 100.0 * found.worker.active;
     let named = format!("GPU {} of {}", gpu.index, gpu.node);
-    let statement = match found.activity {
-        it if it == &GPU_SM_ACTIVE => format!(
+    let statement = if found.activity == &GPU_SM_ACTIVE {
+        format!(
             "{named} needs longer than the node's other GPUs for the same tensor work at the same clock: its SMs are active {active:.1} % of the time, {excess:.0} % more than theirs; slow memory or slow SMs cause this."
-        ),
-        it if it == &GPU_DRAM_BANDWIDTH => format!(
+        )
+    } else if found.activity == &GPU_DRAM_BANDWIDTH {
+        format!(
             "The memory of {named} is active for longer than that of the node's other GPUs for the same tensor work: {active:.1} % of the time, {excess:.0} % more than theirs. It is slow, unless its rank has more data than theirs."
-        ),
-        _ => format!(
+        )
+    } else {
+        format!(
             "{named} needs {excess:.0} % longer than the node's other GPUs at the same clock: its tensor cores are active {active:.1} % of the time. It is slow, unless its rank has more work than theirs."
-        ),
+        )
     };
     Evidence {
         detector: "gpu-work",

@@ -392,14 +392,10 @@ impl Leaves {
             let Part::Switch(switch) = &vertex.part else {
                 continue;
             };
-            let (between, down): (Vec<_>, Vec<_>) =
+            let (mut up, down): (Vec<_>, Vec<_>) =
                 cables(id).partition(|near| is_switch(near.peer));
             // A cable to a switch of the same rank, as in a dragonfly, is no uplink: its traffic is for that switch.
-            let own = hosts(id);
-            let up: Vec<_> = between
-                .into_iter()
-                .filter(|near| 2 * hosts(near.peer) < own)
-                .collect();
+            up.retain(|near| 2 * hosts(near.peer) < down.len());
             if !up.is_empty() && !down.is_empty() {
                 let [up, down] = [up, down].map(|cables| {
                     let ports: BTreeSet<u16> = cables.iter().map(|near| near.port).collect();

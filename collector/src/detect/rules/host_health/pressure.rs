@@ -1,8 +1,8 @@
 //! Hosts whose processes wait for a CPU or for memory, while those of the other hosts of their job do not: another process beside
 //! the job, or too little memory for it.
 //!
-//! Jobs differ in what they ask of a host, so that a host is compared with those of its own job. Where that has few, or no job is
-//! known, a single one is named among all that compute.
+//! Jobs differ in what they ask of a host, so that a host is compared with those of its job. Where the job has few hosts, or no job
+//! is known, a single one is named among all that compute.
 
 use std::collections::BTreeMap;
 use std::ops::Add as _;
