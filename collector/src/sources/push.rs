@@ -35,11 +35,13 @@ pub(crate) use reassembly::target_of;
 use reassembly::{Output, Reassembly};
 use remote_write::{Sample, Version};
 
-/// Decoded requests that are queued. Above this, requests are refused with 503.
+/// Decoded requests that are queued.
 const WAITING_BATCHES: usize = 16;
+/// Requests whose bodies are held until they are decoded. Above this, requests are refused with 503.
+const WAITING_REQUESTS: usize = 16;
 /// Requests that are decoded in parallel.
 const DECODED_AT_ONCE: usize = 2;
-/// How long a request waits for being decoded.
+/// How long a request waits for a place in the queue, and then for being decoded.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// How a request is encoded.
@@ -84,6 +86,9 @@ pub enum BodyError {
     /// Invalid message.
     #[error("not a request of this protocol: {0}")]
     Message(#[from] DecodeError),
+    /// A label in another encoding.
+    #[error("a label that is not UTF-8: {0}")]
+    Text(#[from] std::str::Utf8Error),
     /// A reference to a missing symbol, or an odd number of references.
     #[error("series {0} refers to missing symbols")]
     Symbols(usize),
@@ -162,6 +167,7 @@ const SAMPLE_RESULTS: [&str; 5] = [
 pub(crate) struct Intake {
     config: Arc<Push>,
     batches: mpsc::Sender<Batch>,
+    waiting: Semaphore,
     decoding: Semaphore,
     deltas: Arc<Mutex<Deltas>>,
     requests: [[AtomicU64; REQUEST_RESULTS.len()]; PROTOCOLS.len()],
@@ -182,6 +188,7 @@ pub(crate) fn open(config: Push) -> (Intake, Inbox) {
     let intake = Intake {
         config: Arc::clone(&config),
         batches: sender,
+        waiting: Semaphore::new(WAITING_REQUESTS),
         decoding: Semaphore::new(DECODED_AT_ONCE),
         deltas: Arc::default(),
         requests: Default::default(),
@@ -204,7 +211,10 @@ impl Intake {
         state: &State,
     ) -> Result<Counts, Refused> {
         let now = state.now();
-        let place = self.batches.try_reserve().map_err(|_| Refused::Busy)?;
+        let _waiting = self.waiting.try_acquire().map_err(|_| Refused::Busy)?;
+        let place = timeout(WAIT, self.batches.reserve()).await;
+        let place = place.map_err(|_| Refused::Busy)?;
+        let place = place.map_err(|_| Refused::Busy)?;
         let permit = timeout(WAIT, self.decoding.acquire()).await;
         let _permit = permit.map_err(|_| Refused::Busy)?.ok();
         let (config, deltas) = (Arc::clone(&self.config), Arc::clone(&self.deltas));

@@ -333,6 +333,11 @@ impl<'a> Window<'a> {
         })
     }
 
+    /// Mean time between two scrapes of its source, in seconds; none before the third.
+    pub fn usual_step(self) -> Option<f64> {
+        self.axis.usual_step()
+    }
+
     /// Whether the source of the samples has missed a scrape: what it reported last is of another
     /// moment than what others report now.
     pub fn is_late(self, now: Timestamp) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Fault, check, ever, incidents, of_gpus, run, with};
+use super::{Fault, check, ever, incidents, of_gpus, run, views, with};
 
 #[test]
 fn a_host_whose_nics_all_have_another_mtu_is_one_incident() {
@@ -74,6 +74,18 @@ fn a_node_that_saves_a_checkpoint_for_its_job_does_not_stall() {
         let long = ever(&waits_for_io(series, share, 90.0));
         assert_eq!(long, BTreeSet::from([stalls.to_owned()]), "{series:?}");
     }
+}
+
+/// One step between two scrapes does not say for how much of it a node waited.
+#[test]
+fn one_long_step_between_scrapes_is_no_stall_and_five_are() {
+    let ever = |lasting: f64| -> BTreeSet<String> {
+        let waits = waits_for_io(PRESSURE, 0.5, lasting);
+        let views = views((60, 0), &waits);
+        views.flat_map(|view| incidents(&view)).collect()
+    };
+    assert_eq!(ever(60.0), BTreeSet::new());
+    assert_eq!(ever(300.0).len(), 1);
 }
 
 #[test]

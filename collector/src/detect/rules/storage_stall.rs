@@ -186,7 +186,7 @@ fn of_single_nodes() -> Vec<Threshold> {
             "longer than one node takes to write a checkpoint (a choice)",
         ),
         Threshold::new(
-            "equal parts of that window, in each of which it waits for that share",
+            "equal parts of that window (scrapes, if they are farther apart), in each of which it waits for that share",
             f64::from(PIECES),
             "parts",
             "a node that saves a checkpoint for its job waits for half a minute (a choice)",
@@ -316,7 +316,9 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
 impl Wait<'_> {
     /// Whether it waited for this share of every piece of the window: a node that saves a checkpoint waits for a shorter time.
     fn is_throughout(&self, share: f64) -> bool {
-        let seconds = ALONE_WINDOW_SECONDS / f64::from(PIECES);
+        // Of several pieces within one step between two scrapes nothing is known.
+        let steps = self.counters.iter().filter_map(|of| of.usual_step());
+        let seconds = steps.fold(ALONE_WINDOW_SECONDS / f64::from(PIECES), f64::max);
         let waited_in = |counter: &Window<'_>, piece: u32| {
             let (newest, _) = counter.latest()?;
             let count =

@@ -242,21 +242,20 @@ fn value_of<'a>(labels: &[(&str, &'a str)], wanted: &str) -> Option<&'a str> {
 
 /// Whether it is a valid name in the text format.
 pub(crate) fn is_name(name: &str) -> bool {
-    let letter = |char: char| char.is_ascii_alphabetic() || matches!(char, '_' | ':');
-    let mut chars = name.chars();
-    chars.next().is_some_and(letter) && chars.all(|char| letter(char) || char.is_ascii_digit())
+    let letter = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b':');
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(letter) && bytes.all(|byte| letter(byte) || byte.is_ascii_digit())
 }
 
 /// Writes name and labels as the exporter did: labels that Prometheus renamed in favor of target labels get their names back.
 fn write_series(out: &mut String, name: &str, labels: &[(&str, &str)]) {
     out.push_str(name);
     out.push('{');
-    let is_hidden = |wanted: &str| {
-        let mut names = labels
-            .iter()
-            .filter_map(|(name, _)| name.strip_prefix(HIDDEN));
-        names.any(|hidden| hidden == wanted)
-    };
+    let renamed = labels
+        .iter()
+        .filter_map(|(name, _)| name.strip_prefix(HIDDEN));
+    let renamed: Vec<_> = renamed.collect(); // allocates only if there are some
+    let is_hidden = |wanted: &str| renamed.contains(&wanted);
     let mut first = true;
     for (name, value) in labels {
         // Names with other characters, which Prometheus 3 allows, are in no mapping.
@@ -278,6 +277,12 @@ fn write_series(out: &mut String, name: &str, labels: &[(&str, &str)]) {
 
 /// Writes the value of a label.
 pub(crate) fn write_escaped(out: &mut String, value: &str) {
+    if !value
+        .bytes()
+        .any(|byte| matches!(byte, b'\\' | b'"' | b'\n'))
+    {
+        return out.push_str(value); // as nearly all are
+    }
     for char in value.chars() {
         match char {
             '\\' => out.push_str("\\\\"),

@@ -27,12 +27,19 @@ pub struct Sample {
     pub millis: i64,
 }
 
+/// Texts are parts of the body: most labels repeat, and a copy of each would cost more than all the rest.
 #[derive(Clone, PartialEq, Message)]
 struct Label {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    value: String,
+    #[prost(bytes = "bytes", tag = "1")]
+    name: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
+}
+
+impl Label {
+    fn texts(&self) -> Result<(&str, &str), BodyError> {
+        Ok((text(&self.name)?, text(&self.value)?))
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -45,10 +52,11 @@ struct SeriesOne {
     histograms: Vec<Bytes>,
 }
 
+/// Its series are [`SeriesOne`], see [`decode_each`].
 #[derive(Clone, PartialEq, Message)]
 struct RequestOne {
-    #[prost(message, repeated, tag = "1")]
-    series: Vec<SeriesOne>,
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    series: Vec<Bytes>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -61,12 +69,13 @@ struct SeriesTwo {
     histograms: Vec<Bytes>,
 }
 
+/// Its series are [`SeriesTwo`].
 #[derive(Clone, PartialEq, Message)]
 struct RequestTwo {
-    #[prost(string, repeated, tag = "4")]
-    symbols: Vec<String>,
-    #[prost(message, repeated, tag = "5")]
-    series: Vec<SeriesTwo>,
+    #[prost(bytes = "bytes", repeated, tag = "4")]
+    symbols: Vec<Bytes>,
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    series: Vec<Bytes>,
 }
 
 /// Decompresses a body, up to a limit in bytes, and calls `each` with every series in it.
@@ -84,38 +93,59 @@ pub fn read(
         return Err(BodyError::TooLarge(most_bytes));
     }
     let message = Bytes::from(snap::raw::Decoder::new().decompress_vec(body)?);
+    let mut pass_on = |labels: &[(&str, &str)], samples: &[Sample], histograms: &[Bytes]| {
+        each(&Series {
+            labels,
+            target: &[],
+            samples,
+            histograms: histograms.len(),
+        });
+    };
     match version {
         Version::One => {
-            for series in &RequestOne::decode(message)?.series {
-                let labels = series.labels.iter();
-                let labels: Vec<_> = labels.map(|label| (&*label.name, &*label.value)).collect();
-                each(&Series {
-                    labels: &labels,
-                    target: &[],
-                    samples: &series.samples,
-                    histograms: series.histograms.len(),
-                });
-            }
+            let request = RequestOne::decode(message)?;
+            decode_each(request.series, |_, series: &SeriesOne| {
+                let labels = series.labels.iter().map(Label::texts);
+                let labels: Vec<_> = labels.collect::<Result<_, _>>()?;
+                pass_on(&labels, &series.samples, &series.histograms);
+                Ok(())
+            })
         }
         Version::Two => {
             let request = RequestTwo::decode(message)?;
-            for (index, series) in request.series.iter().enumerate() {
-                let symbol = |at: u32| request.symbols.get(at as usize).map(String::as_str);
+            let symbols = request.symbols.iter().map(text);
+            let symbols: Vec<_> = symbols.collect::<Result<_, _>>()?;
+            decode_each(request.series, |index, series: &SeriesTwo| {
+                let symbol = |at: u32| symbols.get(at as usize).copied();
                 let pair = |pair: &[u32]| match *pair {
                     [name, value] => Some((symbol(name)?, symbol(value)?)),
                     _ => None,
                 };
                 let labels: Option<Vec<_>> = series.labels.chunks(2).map(pair).collect();
-                each(&Series {
-                    labels: &labels.ok_or(BodyError::Symbols(index))?,
-                    target: &[],
-                    samples: &series.samples,
-                    histograms: series.histograms.len(),
-                });
-            }
+                let labels = labels.ok_or(BodyError::Symbols(index))?;
+                pass_on(&labels, &series.samples, &series.histograms);
+                Ok(())
+            })
         }
     }
+}
+
+/// Decodes series one after the other into the same message, which keeps its memory, and calls `each` with index and series.
+fn decode_each<S: Message + Default>(
+    encoded: Vec<Bytes>,
+    mut each: impl FnMut(usize, &S) -> Result<(), BodyError>,
+) -> Result<(), BodyError> {
+    let mut series = S::default();
+    for (index, encoded) in encoded.into_iter().enumerate() {
+        series.clear();
+        series.merge(encoded)?;
+        each(index, &series)?;
+    }
     Ok(())
+}
+
+fn text(bytes: &Bytes) -> Result<&str, BodyError> {
+    Ok(str::from_utf8(bytes)?)
 }
 
 /// Encodes requests.
@@ -143,8 +173,8 @@ pub(crate) mod testing {
 
     fn one(series: &[Given<'_>]) -> RequestOne {
         let label = |(name, value): &(&str, &str)| Label {
-            name: (*name).to_owned(),
-            value: (*value).to_owned(),
+            name: Bytes::copy_from_slice(name.as_bytes()),
+            value: Bytes::copy_from_slice(value.as_bytes()),
         };
         let series = series.iter().map(|(labels, value, millis)| SeriesOne {
             labels: labels.iter().map(label).collect(),
@@ -155,16 +185,16 @@ pub(crate) mod testing {
             histograms: Vec::new(),
         });
         RequestOne {
-            series: series.collect(),
+            series: series.map(|series| series.encode_to_vec().into()).collect(),
         }
     }
 
     fn two(series: &[Given<'_>]) -> RequestTwo {
-        let mut symbols = vec![String::new()];
-        let mut symbol = |text: &str| {
-            let at = symbols.iter().position(|known| known == text);
+        let mut symbols = vec![""];
+        let mut symbol = |text| {
+            let at = symbols.iter().position(|known| *known == text);
             let at = at.unwrap_or_else(|| {
-                symbols.push(text.to_owned());
+                symbols.push(text);
                 symbols.len() - 1
             });
             u32::try_from(at).expect("few symbols")
@@ -180,7 +210,10 @@ pub(crate) mod testing {
             }],
             histograms: Vec::new(),
         });
+        let series = series.map(|series| series.encode_to_vec().into());
         let series = series.collect();
+        let copied = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let symbols = symbols.into_iter().map(copied).collect();
         RequestTwo { symbols, series }
     }
 }
@@ -215,12 +248,24 @@ mod tests {
 
     #[test]
     fn an_invalid_body_has_an_error() {
+        let lacking = SeriesTwo {
+            labels: vec![0, 1],
+            ..SeriesTwo::default()
+        };
         let lacking = RequestTwo {
-            symbols: vec![String::from("a")],
-            series: vec![SeriesTwo {
-                labels: vec![0, 1],
-                ..SeriesTwo::default()
-            }],
+            symbols: vec![Bytes::from_static(b"a")],
+            series: vec![lacking.encode_to_vec().into()],
+        };
+        let latin = Label {
+            value: Bytes::from_static(b"\xfc"),
+            ..Label::default()
+        };
+        let latin = SeriesOne {
+            labels: vec![latin],
+            ..SeriesOne::default()
+        };
+        let latin = RequestOne {
+            series: vec![latin.encode_to_vec().into()],
         };
         // Claims four gigabytes less one byte.
         let bomb = [0xff, 0xff, 0xff, 0xff, 0x0f, 0x00];
@@ -232,6 +277,11 @@ mod tests {
                 Version::One,
                 compressed(b"\xff\xff"),
                 "not a request of this protocol",
+            ),
+            (
+                Version::One,
+                compressed(&latin.encode_to_vec()),
+                "a label that is not UTF-8",
             ),
             (
                 Version::Two,
