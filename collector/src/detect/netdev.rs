@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{PciAddress, RdmaDevice, RdmaPort};
 use railscope_model::label;
-use railscope_model::metric::{NIC, NIC_PFC_FRAMES, RDMA_PORT, RDMA_PORT_UP};
+use railscope_model::metric::{NIC, NIC_MTU, NIC_PFC_FRAMES, RDMA_PORT, RDMA_PORT_UP};
 use railscope_model::reading::Labels;
 
 use crate::store::NodeHistory;
@@ -61,6 +61,7 @@ pub(crate) fn nic_of(
     let port = || rdma_port(history, netdev);
     let pci = pci.or_else(|| port()?.get(label!(RDMA_PORT, "pci")));
     let pci = pci.and_then(|pci| pci.parse().ok());
+    let pci = pci.or_else(|| address_in_interface(netdev));
     let device = device.or_else(|| port()?.get(label!(RDMA_PORT, "device")));
     let device = device.or_else(|| device_at(history, pci?));
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
@@ -79,7 +80,8 @@ fn devices(history: &NodeHistory) -> impl Iterator<Item = &str> {
 }
 
 /// The kernel numbers the devices of a driver, `mlx5_0` and so on, in the order in which it finds them, which is that of their
-/// addresses. Only where there are as many devices as addresses with that driver.
+/// addresses. Only where there are as many devices as addresses with that driver; where no exporter tells addresses, as names of
+/// interfaces with an address.
 fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     let number = |device: &str| device.strip_prefix("mlx5_")?.parse::<usize>().ok();
     let devices: BTreeMap<usize, &str> = devices(history)
@@ -90,7 +92,12 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     // Of an interface of IP over InfiniBand the driver is `mlx5_core[ib_ipoib]`.
     let is_mlx5 = |driver: &str| driver.split('[').next() == Some("mlx5_core");
     let nics = nics.filter(|(labels, _)| labels.get(label!(NIC, "driver")).is_some_and(is_mlx5));
-    let places: BTreeSet<PciAddress> = nics.filter_map(|(labels, _)| address(labels)).collect();
+    let mut places: BTreeSet<PciAddress> = nics.filter_map(|(labels, _)| address(labels)).collect();
+    if places.is_empty() {
+        let interfaces = history.series(&NIC_MTU);
+        let interfaces = interfaces.filter_map(|(labels, _)| labels.values().next());
+        places = interfaces.filter_map(address_in_interface).collect();
+    }
     let place = places.iter().position(|place| *place == pci)?;
     let is_whole = devices.keys().copied().eq(0..places.len());
     is_whole.then(|| devices.get(&place).copied())?
@@ -101,6 +108,18 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
 fn address_in(device: &str) -> Option<PciAddress> {
     let types = ["roce", "ib", "iw", "opa", "usnic"];
     let place = types.iter().find_map(|kind| device.strip_prefix(kind))?;
+    address(place)
+}
+
+/// The same of systemd's name of an Ethernet interface, which ends with the name or number of its port: `enp220s0f1np1`.
+fn address_in_interface(netdev: &str) -> Option<PciAddress> {
+    let place = netdev.strip_prefix("en")?;
+    // Neither letter is part of an address.
+    address(place.split(['n', 'd']).next()?)
+}
+
+/// The address of a place as in `p220s0f1`.
+fn address(place: &str) -> Option<PciAddress> {
     let (domain, place) = match place.strip_prefix('P') {
         Some(place) => place.split_once('p')?,
         None => ("0", place.strip_prefix('p')?),
@@ -116,15 +135,15 @@ fn address_in(device: &str) -> Option<PciAddress> {
 }
 
 /// The NIC of an interface if that carries RDMA. Where no exporter relates an interface to an RDMA device, one that counts
-/// pause by priority carries it.
+/// pause by priority carries it, and one whose PCI address is that of an RDMA device.
 pub(crate) fn fabric_nic_of(history: &NodeHistory, netdev: &str) -> Option<RdmaDevice> {
-    let devices = || {
+    let named = || {
         let nics = history.series(&NIC);
         nics.map(|(labels, _)| (labels.values().next(), labels.values().nth(2)))
     };
     let is_named = |device: Option<&str>| device.is_some_and(|device| !device.is_empty());
-    if devices().any(|(_, device)| is_named(device)) {
-        let (_, device) = devices().find(|(name, _)| *name == Some(netdev))?;
+    if named().any(|(_, device)| is_named(device)) {
+        let (_, device) = named().find(|(name, _)| *name == Some(netdev))?;
         return device.filter(|_| is_named(device))?.parse().ok();
     }
     if ports(history).next().is_some() {
@@ -133,9 +152,9 @@ pub(crate) fn fabric_nic_of(history: &NodeHistory, netdev: &str) -> Option<RdmaD
     }
     let mut pauses = history.series(&NIC_PFC_FRAMES);
     let has_priorities = pauses.any(|(labels, _)| labels.values().next() == Some(netdev));
-    has_priorities
-        .then(|| nic_of(history, netdev))?
-        .map(|(_, device)| device)
+    let (_, device) = nic_of(history, netdev)?;
+    let carries_rdma = has_priorities || devices(history).any(|known| *known == *device.as_str());
+    carries_rdma.then_some(device)
 }
 
 #[cfg(test)]
@@ -155,6 +174,45 @@ mod tests {
             let expected = address.map(|address| address.parse().expect("an address"));
             assert_eq!(address_in(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn systemds_name_of_an_interface_says_its_address() {
+        for (name, address) in [
+            ("enp220s0np0", Some("0000:dc:00.0")),
+            ("enp12s0f1d1", Some("0000:0c:00.1")),
+            ("enP1p1s0f0np0", Some("0001:01:00.0")),
+            ("enp3s0", Some("0000:03:00.0")),
+            ("eno1", None),
+            ("ens3f0", None),
+            ("bond0", None),
+        ] {
+            let expected = address.map(|address| address.parse().expect("an address"));
+            assert_eq!(address_in_interface(name), expected, "{name}");
+        }
+    }
+
+    /// What node_exporter reports without its collector of `ethtool` statistics.
+    #[test]
+    fn an_interface_has_the_device_of_the_place_in_its_name() {
+        let device_of = |devices: &[&str], netdev: &str| {
+            let ports = devices.iter().map(|device| {
+                format!("railscope_rdma_port_up{{device=\"{device}\",port=\"1\"}} 1\n")
+            });
+            let interfaces = ["enp220s0np0", "enp24s0np0", "eno1"]
+                .map(|name| format!("railscope_nic_mtu_bytes{{netdev=\"{name}\"}} 9000\n"));
+            let page: String = ports.chain(interfaces).collect();
+            let mut history = crate::store::History::default();
+            let history = history.node_mut(&"n1".parse().expect("a name"));
+            let read = history.ingest(&page, railscope_model::fabric::Timestamp(1_000));
+            assert_eq!((read.unknown, read.errors), (0, vec![]));
+            fabric_nic_of(history, netdev).map(|device| device.to_string())
+        };
+        let two = ["mlx5_0", "mlx5_1"];
+        assert_eq!(device_of(&two, "enp24s0np0").as_deref(), Some("mlx5_0"));
+        assert_eq!(device_of(&two, "enp220s0np0").as_deref(), Some("mlx5_1"));
+        assert_eq!(device_of(&two, "eno1"), None);
+        assert_eq!(device_of(&["mlx5_0"], "enp24s0np0"), None);
     }
 
     /// What an exporter reports that lists RDMA ports, and no NICs.

@@ -86,6 +86,9 @@ pub enum BodyError {
     /// Invalid message.
     #[error("not a request of this protocol: {0}")]
     Message(#[from] DecodeError),
+    /// A length that reaches beyond the end.
+    #[error("not a request of this protocol: it ends within a field")]
+    Truncated,
     /// A label in another encoding.
     #[error("a label that is not UTF-8: {0}")]
     Text(#[from] std::str::Utf8Error),

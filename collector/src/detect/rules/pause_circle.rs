@@ -1,5 +1,7 @@
 //! Switches that pause others permanently: in a cyclic buffer dependency, or by a stuck port.
 
+mod halted_nics;
+
 use std::collections::BTreeSet;
 
 use railscope_model::fabric::LinkId;
@@ -31,6 +33,8 @@ pub fn build() -> Box<dyn Detector> {
 const NAME: &str = "pause-circle";
 /// Share of the time in pause from which a switch halts a NIC that nothing else explains.
 const HALTED: f64 = 0.5;
+/// Most pause elsewhere, as a share of that of a NIC that is halted alone.
+const OF_HALTED: f64 = 0.1;
 /// Share of its speed from which a port is full: pause toward its senders is congestion.
 const FULL: f64 = 0.8;
 
@@ -45,6 +49,7 @@ impl Detector for PauseCircle {
         out.extend(stuck.filter_map(|cable| of_stuck_port(view, cable)));
         if !view.left_out.has(Step::PauseWalk) {
             stuck_at_edge(view, out);
+            out.extend(halted_nics::find(view));
         }
         for circle in graph.circles(view.fabric) {
             let parts = circle
@@ -81,11 +86,12 @@ impl Detector for PauseCircle {
             return Explanation {
                 check: "A switch permanently pauses another switch, or a port whose cable is not known, or most of the time one NIC alone, although nothing pauses it.",
                 threshold: format!(
-                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused; toward a NIC {:.0} % of {WINDOW_SECONDS:.0} s, if no other port sends pause and none carries {:.0} % of its speed",
+                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused; toward a NIC {:.0} % of {WINDOW_SECONDS:.0} s, if no other port sends pause and none carries {:.0} % of its speed; by the NIC's own counter, if no other NIC of the switch is paused, and no NIC pauses its switch, {:.0} % as long",
                     100.0 * DEAD,
                     100.0 * MOST_CARRIED,
                     100.0 * HALTED,
-                    100.0 * FULL
+                    100.0 * FULL,
+                    100.0 * OF_HALTED
                 ),
                 clears: "The port carries traffic again, or the switch no longer pauses the NIC.",
             };
@@ -124,6 +130,12 @@ impl Detector for PauseCircle {
                 HALTED,
                 "ratio",
                 source,
+            ),
+            Threshold::new(
+                "most pause of other NICs, if the NIC's own counter tells of it",
+                OF_HALTED,
+                "ratio of its share",
+                "congestion pauses several senders, and a NIC that pauses its switch is the cause (a choice)",
             ),
             Threshold::new(
                 "share of its speed that no port of that switch carries",

@@ -186,7 +186,7 @@ fn of_single_nodes() -> Vec<Threshold> {
             "longer than one node takes to write a checkpoint (a choice)",
         ),
         Threshold::new(
-            "equal parts of that window (scrapes, if they are farther apart), in each of which it waits for that share",
+            "equal parts of that window, or as many scrapes if these are farther apart, in each of which it waits for that share",
             f64::from(PIECES),
             "parts",
             "a node that saves a checkpoint for its job waits for half a minute (a choice)",

@@ -2,8 +2,8 @@
 //!
 //! Field numbers: `prompb/remote.proto` and `prompb/io/prometheus/write/v2/types.proto` of Prometheus.
 
-use prost::Message;
-use prost::bytes::Bytes;
+use prost::bytes::Buf as _;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 use super::{BodyError, Series};
 
@@ -17,65 +17,12 @@ pub enum Version {
 }
 
 /// A sample.
-#[derive(Clone, Copy, PartialEq, Message)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sample {
     /// Its value.
-    #[prost(double, tag = "1")]
     pub value: f64,
     /// Milliseconds since 1970.
-    #[prost(int64, tag = "2")]
     pub millis: i64,
-}
-
-/// Texts are parts of the body: most labels repeat, and a copy of each would cost more than all the rest.
-#[derive(Clone, PartialEq, Message)]
-struct Label {
-    #[prost(bytes = "bytes", tag = "1")]
-    name: Bytes,
-    #[prost(bytes = "bytes", tag = "2")]
-    value: Bytes,
-}
-
-impl Label {
-    fn texts(&self) -> Result<(&str, &str), BodyError> {
-        Ok((text(&self.name)?, text(&self.value)?))
-    }
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct SeriesOne {
-    #[prost(message, repeated, tag = "1")]
-    labels: Vec<Label>,
-    #[prost(message, repeated, tag = "2")]
-    samples: Vec<Sample>,
-    #[prost(bytes = "bytes", repeated, tag = "4")]
-    histograms: Vec<Bytes>,
-}
-
-/// Its series are [`SeriesOne`], see [`decode_each`].
-#[derive(Clone, PartialEq, Message)]
-struct RequestOne {
-    #[prost(bytes = "bytes", repeated, tag = "1")]
-    series: Vec<Bytes>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct SeriesTwo {
-    #[prost(uint32, repeated, tag = "1")]
-    labels: Vec<u32>,
-    #[prost(message, repeated, tag = "2")]
-    samples: Vec<Sample>,
-    #[prost(bytes = "bytes", repeated, tag = "3")]
-    histograms: Vec<Bytes>,
-}
-
-/// Its series are [`SeriesTwo`].
-#[derive(Clone, PartialEq, Message)]
-struct RequestTwo {
-    #[prost(bytes = "bytes", repeated, tag = "4")]
-    symbols: Vec<Bytes>,
-    #[prost(bytes = "bytes", repeated, tag = "5")]
-    series: Vec<Bytes>,
 }
 
 /// Decompresses a body, up to a limit in bytes, and calls `each` with every series in it.
@@ -86,72 +33,237 @@ pub fn read(
     version: Version,
     body: &[u8],
     most_bytes: usize,
-    mut each: impl FnMut(&Series<'_>),
+    each: impl FnMut(&Series<'_>),
 ) -> Result<(), BodyError> {
     // The length is in the header, so that a decompression bomb is refused before anything is allocated.
     if snap::raw::decompress_len(body)? > most_bytes {
         return Err(BodyError::TooLarge(most_bytes));
     }
-    let message = Bytes::from(snap::raw::Decoder::new().decompress_vec(body)?);
-    let mut pass_on = |labels: &[(&str, &str)], samples: &[Sample], histograms: &[Bytes]| {
-        each(&Series {
-            labels,
-            target: &[],
-            samples,
-            histograms: histograms.len(),
-        });
-    };
+    let message = snap::raw::Decoder::new().decompress_vec(body)?;
     match version {
-        Version::One => {
-            let request = RequestOne::decode(message)?;
-            decode_each(request.series, |_, series: &SeriesOne| {
-                let labels = series.labels.iter().map(Label::texts);
-                let labels: Vec<_> = labels.collect::<Result<_, _>>()?;
-                pass_on(&labels, &series.samples, &series.histograms);
-                Ok(())
-            })
-        }
-        Version::Two => {
-            let request = RequestTwo::decode(message)?;
-            let symbols = request.symbols.iter().map(text);
-            let symbols: Vec<_> = symbols.collect::<Result<_, _>>()?;
-            decode_each(request.series, |index, series: &SeriesTwo| {
-                let symbol = |at: u32| symbols.get(at as usize).copied();
-                let pair = |pair: &[u32]| match *pair {
-                    [name, value] => Some((symbol(name)?, symbol(value)?)),
-                    _ => None,
-                };
-                let labels: Option<Vec<_>> = series.labels.chunks(2).map(pair).collect();
-                let labels = labels.ok_or(BodyError::Symbols(index))?;
-                pass_on(&labels, &series.samples, &series.histograms);
-                Ok(())
-            })
-        }
+        Version::One => read_one(&message, each),
+        Version::Two => read_two(&message, each),
     }
 }
 
-/// Decodes series one after the other into the same message, which keeps its memory, and calls `each` with index and series.
-fn decode_each<S: Message + Default>(
-    encoded: Vec<Bytes>,
-    mut each: impl FnMut(usize, &S) -> Result<(), BodyError>,
-) -> Result<(), BodyError> {
-    let mut series = S::default();
-    for (index, encoded) in encoded.into_iter().enumerate() {
-        series.clear();
-        series.merge(encoded)?;
-        each(index, &series)?;
+/// `WriteRequest`: field 1 are series, each with labels (1; name 1, value 2), samples (2) and histograms (4).
+fn read_one(message: &[u8], mut each: impl FnMut(&Series<'_>)) -> Result<(), BodyError> {
+    let (mut labels, mut samples) = (Vec::new(), Vec::new());
+    fields(message, |number, value| {
+        let (1, Value::Bytes(series)) = (number, value) else {
+            return Ok(());
+        };
+        let mut histograms = 0;
+        labels.clear();
+        samples.clear();
+        fields(series, |number, value| {
+            match (number, value) {
+                (1, Value::Bytes(label)) => labels.push(read_label(label)?),
+                (2, Value::Bytes(sample)) => samples.push(read_sample(sample)?),
+                (4, _) => histograms += 1,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        each(&Series {
+            labels: &labels,
+            target: &[],
+            samples: &samples,
+            histograms,
+        });
+        Ok(())
+    })
+}
+
+/// `Request`: field 4 are symbols, and 5 series, each with pairs of references to symbols (1), samples (2) and histograms (3).
+fn read_two(message: &[u8], mut each: impl FnMut(&Series<'_>)) -> Result<(), BodyError> {
+    let (mut symbols, mut all) = (Vec::new(), Vec::new());
+    fields(message, |number, value| {
+        match (number, value) {
+            (4, Value::Bytes(symbol)) => symbols.push(str::from_utf8(symbol)?),
+            (5, Value::Bytes(series)) => all.push(series),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let (mut references, mut samples) = (Vec::new(), Vec::new());
+    for (index, series) in all.into_iter().enumerate() {
+        let mut histograms = 0;
+        references.clear();
+        samples.clear();
+        fields(series, |number, value| {
+            match (number, value) {
+                (1, Value::Number(reference)) => references.push(reference),
+                (1, Value::Bytes(mut packed)) => {
+                    while packed.has_remaining() {
+                        references.push(decode_varint(&mut packed)?);
+                    }
+                }
+                (2, Value::Bytes(sample)) => samples.push(read_sample(sample)?),
+                (3, _) => histograms += 1,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let symbol = |at: u64| symbols.get(usize::try_from(at).ok()?).copied();
+        let pair = |pair: &[u64]| match *pair {
+            [name, value] => Some((symbol(name)?, symbol(value)?)),
+            _ => None,
+        };
+        let labels: Option<Vec<_>> = references.chunks(2).map(pair).collect();
+        each(&Series {
+            labels: &labels.ok_or(BodyError::Symbols(index))?,
+            target: &[],
+            samples: &samples,
+            histograms,
+        });
     }
     Ok(())
 }
 
-fn text(bytes: &Bytes) -> Result<&str, BodyError> {
-    Ok(str::from_utf8(bytes)?)
+fn read_label(message: &[u8]) -> Result<(&str, &str), BodyError> {
+    let mut label = ("", "");
+    fields(message, |number, value| {
+        match (number, value) {
+            (1, Value::Bytes(name)) => label.0 = str::from_utf8(name)?,
+            (2, Value::Bytes(value)) => label.1 = str::from_utf8(value)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(label)
+}
+
+fn read_sample(message: &[u8]) -> Result<Sample, BodyError> {
+    let mut sample = Sample::default();
+    fields(message, |number, value| {
+        match (number, value) {
+            (1, Value::Number(bits)) => sample.value = f64::from_bits(bits),
+            (2, Value::Number(millis)) => sample.millis = millis.cast_signed(),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(sample)
+}
+
+/// The value of a field: a varint or 64 bits, or a text or message.
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// Calls `each` with number and value of every field of a message, as parts of it: copies of all labels would cost more than the
+/// rest, for most repeat. Fields of other kinds are omitted.
+fn fields<'a>(
+    mut message: &'a [u8],
+    mut each: impl FnMut(u32, Value<'a>) -> Result<(), BodyError>,
+) -> Result<(), BodyError> {
+    while message.has_remaining() {
+        let (number, kind) = decode_key(&mut message)?;
+        let value = match kind {
+            WireType::Varint => Value::Number(decode_varint(&mut message)?),
+            WireType::SixtyFourBit => {
+                Value::Number(message.try_get_u64_le().map_err(|_| BodyError::Truncated)?)
+            }
+            WireType::LengthDelimited => {
+                let length = usize::try_from(decode_varint(&mut message)?);
+                let parts = length.ok().and_then(|at| message.split_at_checked(at));
+                let (bytes, rest) = parts.ok_or(BodyError::Truncated)?;
+                message = rest;
+                Value::Bytes(bytes)
+            }
+            kind => {
+                skip_field(kind, number, &mut message, DecodeContext::default())?;
+                continue;
+            }
+        };
+        each(number, value)?;
+    }
+    Ok(())
 }
 
 /// Encodes requests.
 #[cfg(test)]
 pub(crate) mod testing {
+    use prost::Message;
+
     use super::*;
+
+    #[derive(Clone, Copy, PartialEq, Message)]
+    struct Point {
+        #[prost(double, tag = "1")]
+        value: f64,
+        #[prost(int64, tag = "2")]
+        millis: i64,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Label {
+        #[prost(bytes, tag = "1")]
+        name: Vec<u8>,
+        #[prost(bytes, tag = "2")]
+        value: Vec<u8>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct SeriesOne {
+        #[prost(message, repeated, tag = "1")]
+        labels: Vec<Label>,
+        #[prost(message, repeated, tag = "2")]
+        samples: Vec<Point>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct RequestOne {
+        #[prost(message, repeated, tag = "1")]
+        series: Vec<SeriesOne>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct SeriesTwo {
+        #[prost(uint32, repeated, tag = "1")]
+        labels: Vec<u32>,
+        #[prost(message, repeated, tag = "2")]
+        samples: Vec<Point>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct RequestTwo {
+        #[prost(string, repeated, tag = "4")]
+        symbols: Vec<String>,
+        #[prost(message, repeated, tag = "5")]
+        series: Vec<SeriesTwo>,
+    }
+
+    /// A request of version 1.0 with a label that is not UTF-8.
+    pub(crate) fn latin() -> Vec<u8> {
+        let label = Label {
+            value: vec![0xfc],
+            ..Label::default()
+        };
+        let series = SeriesOne {
+            labels: vec![label],
+            ..SeriesOne::default()
+        };
+        let request = RequestOne {
+            series: vec![series],
+        };
+        request.encode_to_vec()
+    }
+
+    /// A request of version 2.0 whose series refers to a symbol that is not there.
+    pub(crate) fn lacking() -> Vec<u8> {
+        let series = SeriesTwo {
+            labels: vec![0, 1],
+            ..SeriesTwo::default()
+        };
+        let request = RequestTwo {
+            symbols: vec![String::from("a")],
+            series: vec![series],
+        };
+        request.encode_to_vec()
+    }
 
     /// One series with one sample.
     pub(crate) type Given<'a> = (&'a [(&'a str, &'a str)], f64, i64);
@@ -173,19 +285,18 @@ pub(crate) mod testing {
 
     fn one(series: &[Given<'_>]) -> RequestOne {
         let label = |(name, value): &(&str, &str)| Label {
-            name: Bytes::copy_from_slice(name.as_bytes()),
-            value: Bytes::copy_from_slice(value.as_bytes()),
+            name: name.as_bytes().to_vec(),
+            value: value.as_bytes().to_vec(),
         };
         let series = series.iter().map(|(labels, value, millis)| SeriesOne {
             labels: labels.iter().map(label).collect(),
-            samples: vec![Sample {
+            samples: vec![Point {
                 value: *value,
                 millis: *millis,
             }],
-            histograms: Vec::new(),
         });
         RequestOne {
-            series: series.map(|series| series.encode_to_vec().into()).collect(),
+            series: series.collect(),
         }
     }
 
@@ -204,23 +315,20 @@ pub(crate) mod testing {
                 .iter()
                 .flat_map(|(name, value)| [symbol(name), symbol(value)])
                 .collect(),
-            samples: vec![Sample {
+            samples: vec![Point {
                 value: *value,
                 millis: *millis,
             }],
-            histograms: Vec::new(),
         });
-        let series = series.map(|series| series.encode_to_vec().into());
         let series = series.collect();
-        let copied = |text: &str| Bytes::copy_from_slice(text.as_bytes());
-        let symbols = symbols.into_iter().map(copied).collect();
+        let symbols = symbols.into_iter().map(str::to_owned).collect();
         RequestTwo { symbols, series }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{Given, body, compressed};
+    use super::testing::{Given, body, compressed, lacking, latin};
     use super::*;
     use proptest::prelude::*;
 
@@ -248,25 +356,6 @@ mod tests {
 
     #[test]
     fn an_invalid_body_has_an_error() {
-        let lacking = SeriesTwo {
-            labels: vec![0, 1],
-            ..SeriesTwo::default()
-        };
-        let lacking = RequestTwo {
-            symbols: vec![Bytes::from_static(b"a")],
-            series: vec![lacking.encode_to_vec().into()],
-        };
-        let latin = Label {
-            value: Bytes::from_static(b"\xfc"),
-            ..Label::default()
-        };
-        let latin = SeriesOne {
-            labels: vec![latin],
-            ..SeriesOne::default()
-        };
-        let latin = RequestOne {
-            series: vec![latin.encode_to_vec().into()],
-        };
         // Claims four gigabytes less one byte.
         let bomb = [0xff, 0xff, 0xff, 0xff, 0x0f, 0x00];
         for (version, body, expected) in [
@@ -278,14 +367,15 @@ mod tests {
                 compressed(b"\xff\xff"),
                 "not a request of this protocol",
             ),
+            (Version::One, compressed(b"\x0a\x7f"), "ends within a field"),
             (
                 Version::One,
-                compressed(&latin.encode_to_vec()),
+                compressed(&latin()),
                 "a label that is not UTF-8",
             ),
             (
                 Version::Two,
-                compressed(&lacking.encode_to_vec()),
+                compressed(&lacking()),
                 "series 0 refers to missing symbols",
             ),
         ] {
