@@ -114,13 +114,13 @@ fn a_port_that_went_down_is_named_and_a_replay_of_the_recording_names_it_alike()
 }
 
 #[test]
-#[ignore = "slow: another fault of the demo in the way of those above"]
+#[ignore = "slow: the same check as above with another fault"]
 fn slow_a_port_below_its_rate_is_named() {
     names("port-degraded", "port-degraded");
 }
 
 #[test]
-#[ignore = "slow: another fault of the demo in the way of those above"]
+#[ignore = "slow: the same check as above with another fault"]
 fn slow_a_link_that_makes_errors_is_named() {
     names("link-errors", "link-errors");
 }
@@ -131,7 +131,7 @@ fn exchanged_cables_are_named() {
 }
 
 #[test]
-#[ignore = "slow: another fault of the demo in the way of those above"]
+#[ignore = "slow: the same check as above with another fault"]
 fn slow_a_hot_gpu_is_named() {
     names("gpu-thermal", "gpu-slow");
 }

@@ -80,8 +80,8 @@ fn devices(history: &NodeHistory) -> impl Iterator<Item = &str> {
 }
 
 /// The kernel numbers the devices of a driver, `mlx5_0` and so on, in the order in which it finds them, which is that of their
-/// addresses. Only where there are as many devices as addresses with that driver; where no exporter tells addresses, as names of
-/// interfaces with an address.
+/// addresses. Only where there are as many devices as addresses with that driver; where no exporter reports addresses, as
+/// [`places_in_names`].
 fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     let number = |device: &str| device.strip_prefix("mlx5_")?.parse::<usize>().ok();
     let devices: BTreeMap<usize, &str> = devices(history)
@@ -93,10 +93,8 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     let is_mlx5 = |driver: &str| driver.split('[').next() == Some("mlx5_core");
     let nics = nics.filter(|(labels, _)| labels.get(label!(NIC, "driver")).is_some_and(is_mlx5));
     let mut places: BTreeSet<PciAddress> = nics.filter_map(|(labels, _)| address(labels)).collect();
-    if places.is_empty() {
-        let interfaces = history.series(&NIC_MTU);
-        let interfaces = interfaces.filter_map(|(labels, _)| labels.values().next());
-        places = interfaces.filter_map(address_in_interface).collect();
+    if history.series(&NIC).next().is_none() {
+        places = places_in_names(history)?;
     }
     let place = places.iter().position(|place| *place == pci)?;
     let is_whole = devices.keys().copied().eq(0..places.len());
@@ -111,11 +109,27 @@ fn address_in(device: &str) -> Option<PciAddress> {
     address(place)
 }
 
-/// The same of systemd's name of an Ethernet interface, which ends with the name or number of its port: `enp220s0f1np1`.
+/// The PCI addresses in the names of a node's Ethernet interfaces with named ports, as mlx5 names its ports. None where other
+/// interfaces may have some of its RDMA devices: of InfiniBand, and virtual functions, which the kernel numbers later.
+fn places_in_names(history: &NodeHistory) -> Option<BTreeSet<PciAddress>> {
+    let interfaces = || {
+        let interfaces = history.series(&NIC_MTU);
+        interfaces.filter_map(|(labels, _)| labels.values().next())
+    };
+    let named = interfaces().filter(|name| name.get(2..).is_some_and(|name| name.contains("np")));
+    let places: BTreeSet<_> = named.filter_map(address_in_interface).collect();
+    let is_plain = !interfaces().any(|name| name.starts_with("ib"))
+        && places.iter().all(|place| place.function <= 1);
+    is_plain.then_some(places)
+}
+
+/// The PCI address in systemd's name of an Ethernet interface, which may end with the name of its port: `enp220s0f1np1`. None of a VLAN,
+/// a representor or a virtual function.
 fn address_in_interface(netdev: &str) -> Option<PciAddress> {
-    let place = netdev.strip_prefix("en")?;
-    // Neither letter is part of an address.
-    address(place.split(['n', 'd']).next()?)
+    let name = netdev.strip_prefix("en")?;
+    let (place, port) = name.split_once("np").unwrap_or((name, "0"));
+    port.parse::<u8>().ok()?;
+    address(place)
 }
 
 /// The address of a place as in `p220s0f1`.
@@ -180,12 +194,16 @@ mod tests {
     fn systemds_name_of_an_interface_says_its_address() {
         for (name, address) in [
             ("enp220s0np0", Some("0000:dc:00.0")),
-            ("enp12s0f1d1", Some("0000:0c:00.1")),
+            ("enp12s0f1", Some("0000:0c:00.1")),
             ("enP1p1s0f0np0", Some("0001:01:00.0")),
             ("enp3s0", Some("0000:03:00.0")),
             ("eno1", None),
             ("ens3f0", None),
             ("bond0", None),
+            ("enp220s0np0.100", None),
+            ("enp8s0f0npf0vf3", None),
+            ("enp24s0f0v0", None),
+            ("enp12s0d1", None),
         ] {
             let expected = address.map(|address| address.parse().expect("an address"));
             assert_eq!(address_in_interface(name), expected, "{name}");
@@ -195,11 +213,11 @@ mod tests {
     /// What node_exporter reports without its collector of `ethtool` statistics.
     #[test]
     fn an_interface_has_the_device_of_the_place_in_its_name() {
-        let device_of = |devices: &[&str], netdev: &str| {
+        let device_of = |devices: &[&str], also: &str, netdev: &str| {
             let ports = devices.iter().map(|device| {
                 format!("railscope_rdma_port_up{{device=\"{device}\",port=\"1\"}} 1\n")
             });
-            let interfaces = ["enp220s0np0", "enp24s0np0", "eno1"]
+            let interfaces = ["enp220s0np0", "enp24s0np0", also]
                 .map(|name| format!("railscope_nic_mtu_bytes{{netdev=\"{name}\"}} 9000\n"));
             let page: String = ports.chain(interfaces).collect();
             let mut history = crate::store::History::default();
@@ -209,10 +227,16 @@ mod tests {
             fabric_nic_of(history, netdev).map(|device| device.to_string())
         };
         let two = ["mlx5_0", "mlx5_1"];
-        assert_eq!(device_of(&two, "enp24s0np0").as_deref(), Some("mlx5_0"));
-        assert_eq!(device_of(&two, "enp220s0np0").as_deref(), Some("mlx5_1"));
-        assert_eq!(device_of(&two, "eno1"), None);
-        assert_eq!(device_of(&["mlx5_0"], "enp24s0np0"), None);
+        let device_at = |bus, also| device_of(&two, also, &format!("enp{bus}s0np0"));
+        for also in ["eno1", "enp1s0f0"] {
+            assert_eq!(device_at(24, also).as_deref(), Some("mlx5_0"));
+            assert_eq!(device_at(220, also).as_deref(), Some("mlx5_1"));
+            assert_eq!(device_of(&two, also, also), None);
+        }
+        for also in ["ib0", "enp24s0f2np0", "enp9s0np0"] {
+            assert_eq!(device_at(24, also), None, "{also}");
+        }
+        assert_eq!(device_of(&["mlx5_0"], "eno1", "enp24s0np0"), None);
     }
 
     /// What an exporter reports that lists RDMA ports, and no NICs.

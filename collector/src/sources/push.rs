@@ -37,7 +37,7 @@ use remote_write::{Sample, Version};
 
 /// Decoded requests that are queued.
 const WAITING_BATCHES: usize = 16;
-/// Requests whose bodies are held until they are decoded. Above this, requests are refused with 503.
+/// Requests that wait for a place or are decoded. Above this, requests are refused with 503 at once.
 const WAITING_REQUESTS: usize = 16;
 /// Requests that are decoded in parallel.
 const DECODED_AT_ONCE: usize = 2;
@@ -86,6 +86,9 @@ pub enum BodyError {
     /// Invalid message.
     #[error("not a request of this protocol: {0}")]
     Message(#[from] DecodeError),
+    /// A field of another type than the protocol's.
+    #[error("not a request of this protocol: a field of another type")]
+    Type,
     /// A length that reaches beyond the end.
     #[error("not a request of this protocol: it ends within a field")]
     Truncated,
@@ -170,8 +173,8 @@ const SAMPLE_RESULTS: [&str; 5] = [
 pub(crate) struct Intake {
     config: Arc<Push>,
     batches: mpsc::Sender<Batch>,
-    waiting: Semaphore,
-    decoding: Semaphore,
+    waiting: Arc<Semaphore>,
+    decoding: Arc<Semaphore>,
     deltas: Arc<Mutex<Deltas>>,
     requests: [[AtomicU64; REQUEST_RESULTS.len()]; PROTOCOLS.len()],
     samples: [[AtomicU64; SAMPLE_RESULTS.len()]; PROTOCOLS.len()],
@@ -191,8 +194,8 @@ pub(crate) fn open(config: Push) -> (Intake, Inbox) {
     let intake = Intake {
         config: Arc::clone(&config),
         batches: sender,
-        waiting: Semaphore::new(WAITING_REQUESTS),
-        decoding: Semaphore::new(DECODED_AT_ONCE),
+        waiting: Arc::new(Semaphore::new(WAITING_REQUESTS)),
+        decoding: Arc::new(Semaphore::new(DECODED_AT_ONCE)),
         deltas: Arc::default(),
         requests: Default::default(),
         samples: Default::default(),
@@ -214,18 +217,24 @@ impl Intake {
         state: &State,
     ) -> Result<Counts, Refused> {
         let now = state.now();
-        let _waiting = self.waiting.try_acquire().map_err(|_| Refused::Busy)?;
-        let place = timeout(WAIT, self.batches.reserve()).await;
-        let place = place.map_err(|_| Refused::Busy)?;
-        let place = place.map_err(|_| Refused::Busy)?;
-        let permit = timeout(WAIT, self.decoding.acquire()).await;
-        let _permit = permit.map_err(|_| Refused::Busy)?.ok();
+        let busy = || Refused::Busy;
+        let waiting = Arc::clone(&self.waiting).try_acquire_owned();
+        let waiting = waiting.map_err(|_| busy())?;
+        let place = timeout(WAIT, self.batches.clone().reserve_owned()).await;
+        let place = place.map_err(|_| busy())?.map_err(|_| busy())?;
+        let permit = timeout(WAIT, Arc::clone(&self.decoding).acquire_owned()).await;
+        let permit = permit.map_err(|_| busy())?.map_err(|_| busy())?;
         let (config, deltas) = (Arc::clone(&self.config), Arc::clone(&self.deltas));
-        let read = move || Batch::read(format, &body, (&config, &deltas), now);
+        // It goes on to its end if the sender does not wait for that.
+        let read = move || {
+            let _held = (waiting, permit);
+            let batch = Batch::read(format, &body, (&config, &deltas), now)?;
+            let counts = batch.counts;
+            place.send(batch);
+            Ok::<_, BodyError>(counts)
+        };
         let read = tokio::task::spawn_blocking(read).await;
-        let batch = read.map_err(|_| Refused::Busy)??;
-        let counts = batch.counts;
-        place.send(batch);
+        let counts = read.map_err(|_| busy())??;
         self.count_samples(format.protocol(), counts);
         Ok(counts)
     }

@@ -333,9 +333,17 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// Mean time between two scrapes of its source, in seconds; none before the third.
-    pub fn usual_step(self) -> Option<f64> {
-        self.axis.usual_step()
+    /// Longest time between two samples, in seconds, of which the later is one of the newest `seconds`; 0 if there is none.
+    pub fn longest_step(self, seconds: f64) -> f64 {
+        let newest = self.axis.heard();
+        let mut later: Option<Timestamp> = None;
+        let steps = self.slots().rev().filter(|(_, cell)| cell.is_told());
+        let steps = steps.map_while(|(at, _)| match later.replace(at) {
+            Some(later) if newest.seconds_since(later) >= seconds => None,
+            Some(later) => Some(later.seconds_since(at)),
+            None => Some(0.0),
+        });
+        steps.fold(0.0, f64::max)
     }
 
     /// Whether the source of the samples has missed a scrape: what it reported last is of another

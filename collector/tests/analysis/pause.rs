@@ -78,8 +78,8 @@ fn pause_that_a_nic_always_sends_is_no_fault_and_much_more_of_it_is() {
     assert_eq!(ever(&more_pause(0.3)), BTreeSet::from([slow]));
 }
 
-/// Share of the time in pause by node and rail, received and sent.
-fn lanes(shares: fn(usize, usize) -> [f64; 2]) -> Box<Fault> {
+/// Share of the time in pause by node and rail, received and sent, and the bytes that each NIC sends in a second.
+fn lanes(shares: fn(usize, usize) -> [f64; 2], rate: f64) -> Box<Fault> {
     with(move |node, seconds| {
         of_gpus(|rail| {
             let paused = shares(node, rail).map(|share| share * seconds as f64);
@@ -90,8 +90,10 @@ fn lanes(shares: fn(usize, usize) -> [f64; 2]) -> Box<Fault> {
             };
             format!(
                 "railscope_nic_info{{netdev=\"eth{rail}\",pci=\"0000:{:02x}:00.0\",device=\"mlx5_{rail}\",driver=\"mlx5_core\",numa_node=\"\"}} 1\n\
+                 railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {}\n\
                  {} {}\n{} {}\n",
                 0x10 + rail,
+                rate * seconds as f64,
                 series("receive"),
                 paused[0],
                 series("transmit"),
@@ -104,23 +106,30 @@ fn lanes(shares: fn(usize, usize) -> [f64; 2]) -> Box<Fault> {
 #[test]
 fn a_nic_that_its_switch_halts_is_named_if_it_is_the_only_one() {
     let halted = |node, rail| [if (node, rail) == (5, 1) { 0.7 } else { 0.0 }, 0.0];
-    check(
-        &lanes(halted),
-        &["pfc-storm link/n5:mlx5_1/1 gpus=1 [gpu/n5:1]"],
-    );
+    let storm = "pfc-storm link/n5:mlx5_1/1 gpus=1 [gpu/n5:1]";
+    check(&lanes(halted, 1e7), &[storm]);
+    // It may send to a port that is full, which no switch here can tell.
+    check(&lanes(halted, 1e10), &[]);
+    // Nor that of a node that counts no pause.
+    let halts = lanes(halted, 1e7);
+    let untold = move |node: usize, seconds: u64, page: String| match node {
+        7 => page,
+        _ => halts(node, seconds, page),
+    };
+    check(&untold, &[]);
     let congestion = |node, rail| match (node, rail) {
         (5, 1) => [0.7, 0.0],
         (6, 1) => [0.1, 0.0],
         _ => [0.0; 2],
     };
-    check(&lanes(congestion), &[]);
+    check(&lanes(congestion, 1e7), &[]);
     let slow_receiver = |node, rail| match (node, rail) {
         (5, 1) => [0.7, 0.0],
         (2, 1) => [0.0, 0.6],
         _ => [0.0; 2],
     };
     let slow = "slow-receiver pcie/n2:0000:11:00.0 gpus=1 [gpu/n2:1]";
-    check(&lanes(slow_receiver), &[slow]);
+    check(&lanes(slow_receiver, 1e7), &[slow]);
 }
 
 /// Seconds in which PCIe took too little of what interface `eth1` of these nodes received, by seconds since the start.

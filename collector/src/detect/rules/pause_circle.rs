@@ -132,7 +132,7 @@ impl Detector for PauseCircle {
                 source,
             ),
             Threshold::new(
-                "most pause of other NICs, if the NIC's own counter tells of it",
+                "most pause of other NICs, where only the NIC's own counter reports the pause",
                 OF_HALTED,
                 "ratio of its share",
                 "congestion pauses several senders, and a NIC that pauses its switch is the cause (a choice)",

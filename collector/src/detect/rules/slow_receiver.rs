@@ -7,7 +7,7 @@
 mod credits;
 mod own_past;
 mod paused_ports;
-mod pauses;
+pub(super) mod pauses;
 mod pausing_nics;
 mod slots;
 mod stalls;

@@ -121,7 +121,7 @@ impl Detector for StorageStall {
         Explanation {
             check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not (of nodes that do not measure pressure: CPU time that was idle because of it).",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node (or {:.0} %, {FAINT_ABOVE_MEDIAN:.0} times the median node), while no other node that computes waits half as long",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s, or of the newest {PIECES} scrapes if these are farther apart, on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node (or {:.0} %, {FAINT_ABOVE_MEDIAN:.0} times the median node), while no other node that computes waits half as long",
                 100.0 * MIN_SHARE,
                 100.0 * MAJORITY,
                 100.0 * ALONE_MIN_SHARE,
@@ -223,7 +223,7 @@ fn waits<'a>(view: &View<'a>, source: Source, seconds: f64) -> Vec<Wait<'a>> {
     let nodes = view.history.fresh_nodes(view.now);
     let waits = nodes.filter_map(|(node, history)| {
         let counters = source.counters(history);
-        let rises = counters.iter().map(|of| of.increase(seconds));
+        let rises = counters.iter().map(|of| of.newest_increase(seconds));
         let mut rise = rises.reduce(|sum, of| Some(sum? + of?))??;
         // Several CPUs wait at once: as pressure does, it counts that some task waits.
         rise.amount = rise.amount.min(rise.seconds);
@@ -317,7 +317,10 @@ impl Wait<'_> {
     /// Whether it waited for this share of every piece of the window: a node that saves a checkpoint waits for a shorter time.
     fn is_throughout(&self, share: f64) -> bool {
         // Of several pieces within one step between two scrapes nothing is known.
-        let steps = self.counters.iter().filter_map(|of| of.usual_step());
+        let steps = self
+            .counters
+            .iter()
+            .map(|of| of.longest_step(ALONE_WINDOW_SECONDS));
         let seconds = steps.fold(ALONE_WINDOW_SECONDS / f64::from(PIECES), f64::max);
         let waited_in = |counter: &Window<'_>, piece: u32| {
             let (newest, _) = counter.latest()?;

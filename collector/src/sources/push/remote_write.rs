@@ -50,17 +50,17 @@ pub fn read(
 fn read_one(message: &[u8], mut each: impl FnMut(&Series<'_>)) -> Result<(), BodyError> {
     let (mut labels, mut samples) = (Vec::new(), Vec::new());
     fields(message, |number, value| {
-        let (1, Value::Bytes(series)) = (number, value) else {
+        if number != 1 {
             return Ok(());
-        };
+        }
         let mut histograms = 0;
         labels.clear();
         samples.clear();
-        fields(series, |number, value| {
-            match (number, value) {
-                (1, Value::Bytes(label)) => labels.push(read_label(label)?),
-                (2, Value::Bytes(sample)) => samples.push(read_sample(sample)?),
-                (4, _) => histograms += 1,
+        fields(value.bytes()?, |number, value| {
+            match number {
+                1 => labels.push(read_label(value.bytes()?)?),
+                2 => samples.push(read_sample(value.bytes()?)?),
+                4 => histograms += value.bytes().map(|_| 1)?,
                 _ => {}
             }
             Ok(())
@@ -79,9 +79,9 @@ fn read_one(message: &[u8], mut each: impl FnMut(&Series<'_>)) -> Result<(), Bod
 fn read_two(message: &[u8], mut each: impl FnMut(&Series<'_>)) -> Result<(), BodyError> {
     let (mut symbols, mut all) = (Vec::new(), Vec::new());
     fields(message, |number, value| {
-        match (number, value) {
-            (4, Value::Bytes(symbol)) => symbols.push(str::from_utf8(symbol)?),
-            (5, Value::Bytes(series)) => all.push(series),
+        match number {
+            4 => symbols.push(str::from_utf8(value.bytes()?)?),
+            5 => all.push(value.bytes()?),
             _ => {}
         }
         Ok(())
@@ -93,14 +93,15 @@ fn read_two(message: &[u8], mut each: impl FnMut(&Series<'_>)) -> Result<(), Bod
         samples.clear();
         fields(series, |number, value| {
             match (number, value) {
-                (1, Value::Number(reference)) => references.push(reference),
-                (1, Value::Bytes(mut packed)) => {
+                (1, Value::Varint(reference)) => references.push(reference),
+                (1, value) => {
+                    let mut packed = value.bytes()?;
                     while packed.has_remaining() {
                         references.push(decode_varint(&mut packed)?);
                     }
                 }
-                (2, Value::Bytes(sample)) => samples.push(read_sample(sample)?),
-                (3, _) => histograms += 1,
+                (2, value) => samples.push(read_sample(value.bytes()?)?),
+                (3, value) => histograms += value.bytes().map(|_| 1)?,
                 _ => {}
             }
             Ok(())
@@ -124,9 +125,9 @@ fn read_two(message: &[u8], mut each: impl FnMut(&Series<'_>)) -> Result<(), Bod
 fn read_label(message: &[u8]) -> Result<(&str, &str), BodyError> {
     let mut label = ("", "");
     fields(message, |number, value| {
-        match (number, value) {
-            (1, Value::Bytes(name)) => label.0 = str::from_utf8(name)?,
-            (2, Value::Bytes(value)) => label.1 = str::from_utf8(value)?,
+        match number {
+            1 => label.0 = str::from_utf8(value.bytes()?)?,
+            2 => label.1 = str::from_utf8(value.bytes()?)?,
             _ => {}
         }
         Ok(())
@@ -138,8 +139,9 @@ fn read_sample(message: &[u8]) -> Result<Sample, BodyError> {
     let mut sample = Sample::default();
     fields(message, |number, value| {
         match (number, value) {
-            (1, Value::Number(bits)) => sample.value = f64::from_bits(bits),
-            (2, Value::Number(millis)) => sample.millis = millis.cast_signed(),
+            (1, Value::Fixed64(bits)) => sample.value = f64::from_bits(bits),
+            (2, Value::Varint(millis)) => sample.millis = millis.cast_signed(),
+            (1 | 2, _) => return Err(BodyError::Type),
             _ => {}
         }
         Ok(())
@@ -147,14 +149,25 @@ fn read_sample(message: &[u8]) -> Result<Sample, BodyError> {
     Ok(sample)
 }
 
-/// The value of a field: a varint or 64 bits, or a text or message.
+/// The value of a field.
 enum Value<'a> {
-    Number(u64),
+    Varint(u64),
+    Fixed64(u64),
+    /// A text, a message or packed numbers.
     Bytes(&'a [u8]),
 }
 
+impl<'a> Value<'a> {
+    fn bytes(self) -> Result<&'a [u8], BodyError> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            Self::Varint(_) | Self::Fixed64(_) => Err(BodyError::Type),
+        }
+    }
+}
+
 /// Calls `each` with number and value of every field of a message, as parts of it: copies of all labels would cost more than the
-/// rest, for most repeat. Fields of other kinds are omitted.
+/// rest. No field of the protocol has another type than these.
 fn fields<'a>(
     mut message: &'a [u8],
     mut each: impl FnMut(u32, Value<'a>) -> Result<(), BodyError>,
@@ -162,9 +175,10 @@ fn fields<'a>(
     while message.has_remaining() {
         let (number, kind) = decode_key(&mut message)?;
         let value = match kind {
-            WireType::Varint => Value::Number(decode_varint(&mut message)?),
+            WireType::Varint => Value::Varint(decode_varint(&mut message)?),
             WireType::SixtyFourBit => {
-                Value::Number(message.try_get_u64_le().map_err(|_| BodyError::Truncated)?)
+                let number = message.try_get_u64_le();
+                Value::Fixed64(number.map_err(|_| BodyError::Truncated)?)
             }
             WireType::LengthDelimited => {
                 let length = usize::try_from(decode_varint(&mut message)?);
@@ -382,6 +396,45 @@ mod tests {
             let error = seen(version, &body).expect_err(expected).to_string();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    /// What senders may write that our encoder does not: references one by one, unknown fields of every type, series before their symbols.
+    #[test]
+    fn another_form_of_a_request_has_the_same_content() {
+        let sample = [&[0x09][..], &2.5_f64.to_le_bytes(), &[0x10, 0xd0, 0x0f]].concat();
+        let unknown = [
+            0x78, 0x01, 0x7d, 1, 2, 3, 4, 0x79, 1, 2, 3, 4, 5, 6, 7, 8, 0x7a, 0x00,
+        ];
+        let series = [
+            &[0x08, 1, 0x0a, 1, 2][..],
+            &unknown,
+            &[0x12, 12],
+            &sample,
+            &[0x1a, 0],
+        ];
+        let series = series.concat();
+        let length = u8::try_from(series.len()).expect("short");
+        let symbols = b"\x22\x00\x22\x08__name__\x22\x01x";
+        let request = [&[0x2a, length][..], &series, &unknown, symbols].concat();
+        let mut histograms = 0;
+        read(Version::Two, &compressed(&request), 1 << 20, |series| {
+            assert_eq!(series.labels, [("__name__", "x")]);
+            let sample = Sample {
+                value: 2.5,
+                millis: 2_000,
+            };
+            assert_eq!(series.samples, [sample]);
+            histograms += series.histograms;
+        })
+        .expect("a request");
+        assert_eq!(histograms, 1);
+        // A sample whose value is a varint, as no sender writes it.
+        let wrong = b"\x0a\x04\x12\x02\x08\x01";
+        let error = seen(Version::One, &compressed(wrong)).expect_err("an error");
+        assert!(
+            error.to_string().contains("a field of another type"),
+            "{error}"
+        );
     }
 
     proptest! {

@@ -2,38 +2,34 @@
 
 use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
-use railscope_model::metric::{NIC_PFC_PAUSE_SECONDS, SWITCH_PORT_PFC_PAUSE_SECONDS};
+use railscope_model::metric::{
+    NIC_PAUSE_SECONDS, NIC_PFC_PAUSE_SECONDS, RDMA_PORT_SPEED, RDMA_PORT_TRANSMIT_BYTES,
+    RDMA_PORT_UP, SWITCH_PORT_PFC_PAUSE_SECONDS,
+};
 
 use super::{HALTED, OF_HALTED, any_port_is_full, storm};
 use crate::detect::detector::{Evidence, View};
-use crate::detect::netdev::{nic_of, port_of};
-use crate::detect::pause_graph::WINDOW_SECONDS;
+use crate::detect::netdev::port_of;
+use crate::detect::pause_graph::{MOST_CARRIED, WINDOW_SECONDS};
 use crate::detect::peers::MIN_PEERS;
+use crate::detect::rules::slow_receiver::pauses::pause_of;
 use crate::store::{Increase, NodeHistory};
 
-/// The time in pause of an interface on one priority.
-struct Lane<'a> {
+/// An interface that counts pause.
+struct Nic<'a> {
     node: &'a NodeName,
     history: &'a NodeHistory,
     netdev: &'a str,
-    priority: &'a str,
-    /// Whether it is paused, and does not pause its switch.
-    is_paused: bool,
-    /// Of [`WINDOW_SECONDS`].
-    share: f64,
+    /// Largest share of [`WINDOW_SECONDS`] in which it was paused on one priority, and that priority.
+    received: (f64, &'a str),
+    /// Largest share in which it paused its switch; none if it does not count that.
+    sent: Option<f64>,
 }
 
-impl Lane<'_> {
-    /// Port of the interface; where no exporter relates the two, the first of the NIC.
-    fn port(&self) -> Option<RdmaPort> {
-        port_of(self.history, self.netdev).or_else(|| {
-            let (_, device) = nic_of(self.history, self.netdev)?;
-            Some(RdmaPort { device, port: 1 })
-        })
-    }
-
+impl Nic<'_> {
     fn leaf(&self, view: &View<'_>) -> Option<SwitchName> {
-        let nic = Part::Nic(self.node.clone(), self.port()?.device);
+        let port = port_of(self.history, self.netdev)?;
+        let nic = Part::Nic(self.node.clone(), port.device);
         let near = view.fabric.neighbours(view.fabric.find(&nic)?);
         let mut cables = near.filter(|near| near.link.kind == LinkKind::Cable);
         cables.find_map(|near| match &view.fabric.vertex(near.peer).part {
@@ -41,82 +37,101 @@ impl Lane<'_> {
             _ => None,
         })
     }
+
+    /// Whether a port sends next to nothing.
+    fn is_silent(&self, port: &RdmaPort) -> bool {
+        let labels = [port.device.as_str(), &port.port.to_string()];
+        let bytes = self.history.window(&RDMA_PORT_TRANSMIT_BYTES, &labels);
+        let rate = bytes.and_then(|bytes| bytes.newest_increase(WINDOW_SECONDS));
+        let speed = self.history.value(&RDMA_PORT_SPEED, &labels);
+        let carried = rate.zip(speed);
+        carried.is_some_and(|(rate, speed)| rate.rate() < MOST_CARRIED * speed)
+    }
 }
 
-fn lanes<'a>(view: &View<'a>) -> Vec<Lane<'a>> {
-    let nodes = view.history.fresh_nodes(view.now);
-    let lanes = nodes.flat_map(|(node, history)| {
-        let series = history.series(&NIC_PFC_PAUSE_SECONDS);
-        series.filter_map(move |(labels, window)| {
-            let labels: Vec<&str> = labels.values().collect();
-            let [netdev, priority, direction] = <[&str; 3]>::try_from(labels).ok()?;
-            Some(Lane {
+/// Interfaces of a node that count pause.
+fn nics_of<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Nic<'a>> {
+    let mut nics: Vec<Nic<'a>> = Vec::new();
+    for ([netdev, priority, direction], window) in pause_of(history) {
+        let Some(rise) = window.newest_increase(WINDOW_SECONDS) else {
+            continue;
+        };
+        let known = nics.iter().position(|nic| nic.netdev == netdev);
+        let place = known.unwrap_or_else(|| {
+            nics.push(Nic {
                 node,
                 history,
                 netdev,
-                priority,
-                is_paused: direction == "receive",
-                share: window.newest_increase(WINDOW_SECONDS)?.rate(),
-            })
-        })
-    });
-    lanes.collect()
+                received: (0.0, priority),
+                sent: None,
+            });
+            nics.len() - 1
+        });
+        let (nic, share) = (&mut nics[place], rise.rate());
+        if direction == "transmit" {
+            nic.sent = Some(nic.sent.unwrap_or(0.0).max(share));
+        } else if share > nic.received.0 {
+            nic.received = (share, priority);
+        }
+    }
+    nics
 }
 
-/// NICs that are halted alone.
-pub(super) fn find(view: &View<'_>) -> Vec<Evidence> {
+/// The NIC that is halted alone. Congestion pauses several senders, or one where the port that it sends to is full; a sender to a slow
+/// NIC is paused for no longer than that NIC pauses its switch. So silent where some node may pause its switch unseen.
+pub(super) fn find(view: &View<'_>) -> Option<Evidence> {
     let mut nodes = view.history.fresh_nodes(view.now);
     let is_long = |rise: Option<Increase>| rise.is_some_and(|rise| rise.rate() > HALTED);
     let is_halted = |(_, history): (_, &NodeHistory)| {
-        let mut moving = history.moving(&NIC_PFC_PAUSE_SECONDS);
+        let metrics = [&NIC_PFC_PAUSE_SECONDS, &NIC_PAUSE_SECONDS].into_iter();
+        let mut moving = metrics.flat_map(|metric| history.moving(metric));
         moving.any(|(_, window)| is_long(window.newest_increase(WINDOW_SECONDS)))
     };
-    if !nodes.any(is_halted) {
-        return Vec::new();
-    }
-    let lanes = lanes(view);
-    let halted = lanes
-        .iter()
-        .filter(|lane| lane.is_paused && lane.share > HALTED);
-    halted
-        .filter_map(|lane| alone(view, lane, &lanes))
-        .collect()
-}
-
-/// Congestion pauses several senders, and behind a NIC that does not receive a sender is paused no longer than that pauses its switch.
-fn alone(view: &View<'_>, halted: &Lane<'_>, lanes: &[Lane<'_>]) -> Option<Evidence> {
-    let leaf = halted.leaf(view);
-    let of_leaf = leaf.as_ref().and_then(|leaf| view.history.switch(leaf));
-    if let Some(history) = of_leaf {
-        let mut told = history.series(&SWITCH_PORT_PFC_PAUSE_SECONDS);
-        // Then the switch itself says whom it pauses, and whether it is paused.
-        if told.next().is_some() || any_port_is_full(history) == Some(true) {
-            return None;
-        }
-    }
-    let is_other = |lane: &&Lane<'_>| (lane.node, lane.netdev) != (halted.node, halted.netdev);
-    let others = lanes.iter().filter(is_other);
-    let (paused, pausing): (Vec<_>, Vec<_>) = others.partition(|lane| lane.is_paused);
-    let beside = |lane: &&&Lane<'_>| leaf.is_none() || lane.leaf(view) == leaf;
-    let beside: Vec<_> = paused.iter().filter(beside).collect();
-    let most = beside.iter().map(|lane| lane.share).fold(0.0, f64::max);
-    let sent = pausing.iter().map(|lane| lane.share).fold(0.0, f64::max);
-    if beside.len() < MIN_PEERS
-        || most > OF_HALTED * halted.share
-        || sent > OF_HALTED * halted.share
+    if !nodes.any(is_halted)
+        || view.history.nodes().count() > view.history.fresh_nodes(view.now).count()
     {
         return None;
     }
-    let (node, port) = (halted.node, halted.port()?);
+    let mut nics = Vec::new();
+    for (node, history) in view.history.fresh_nodes(view.now) {
+        let of_node = nics_of(node, history);
+        let tells = of_node.iter().any(|nic| nic.sent.is_some());
+        if !tells && history.series(&RDMA_PORT_UP).next().is_some() {
+            return None;
+        }
+        nics.extend(of_node);
+    }
+    let by_share =
+        |a: &(usize, &Nic<'_>), b: &(usize, &Nic<'_>)| a.1.received.0.total_cmp(&b.1.received.0);
+    let (first, halted) = nics.iter().enumerate().max_by(by_share)?;
+    let (share, priority) = halted.received;
+    let sent = nics.iter().filter_map(|nic| nic.sent).fold(0.0, f64::max);
+    let port = port_of(halted.history, halted.netdev)?;
+    if share <= HALTED || sent > OF_HALTED * share || is_congested(view, halted, &port) {
+        return None;
+    }
+    let leaf = halted.leaf(view);
+    let others = nics.iter().enumerate().filter(|(place, _)| *place != first);
+    let beside = others.filter(|(_, nic)| leaf.is_none() || nic.leaf(view) == leaf);
+    let beside: Vec<f64> = beside.map(|(_, nic)| nic.received.0).collect();
+    let most = beside.iter().copied().fold(0.0, f64::max);
+    if beside.len() < MIN_PEERS || most > OF_HALTED * share || tells(view, leaf.as_ref()) {
+        return None;
+    }
+    let node = halted.node;
     let at = match &leaf {
         Some(leaf) => leaf.to_string(),
         None => String::from("its switch"),
     };
+    let on = match priority {
+        "" => String::new(),
+        priority => format!(" on priority {priority}"),
+    };
     let statement = format!(
-        "{} of {node} has been paused by {at} on priority {} for {:.0} % of the last {WINDOW_SECONDS:.0} s, no other NIC there for more than {:.1} %, and no NIC pauses its switch for more than {:.1} %.",
+        "{} of {node} has been paused by {at}{on} for {:.0} % of the last {WINDOW_SECONDS:.0} s, none of {} other NICs there for more than {:.1} %, and no NIC pauses its switch for more than {:.1} %.",
         port.device,
-        halted.priority,
-        100.0 * halted.share,
+        100.0 * share,
+        beside.len(),
         100.0 * most,
         100.0 * sent
     );
@@ -125,4 +140,27 @@ fn alone(view: &View<'_>, halted: &Lane<'_>, lanes: &[Lane<'_>]) -> Option<Evide
     // Its port is what pauses.
     evidence.related.extend(leaf.map(Part::Switch));
     Some(evidence)
+}
+
+/// Whether the port that it sends to may be full: a port of any switch is; where no switch tells, whether it sends at all.
+fn is_congested(view: &View<'_>, nic: &Nic<'_>, port: &RdmaPort) -> bool {
+    let switches = view.history.fresh_switches(view.now);
+    let full: Vec<_> = switches
+        .filter_map(|(_, history)| any_port_is_full(history))
+        .collect();
+    match full.is_empty() {
+        true => !nic.is_silent(port),
+        false => full.contains(&true),
+    }
+}
+
+/// Whether the switch itself says whom it pauses, and whether it is paused.
+fn tells(view: &View<'_>, leaf: Option<&SwitchName>) -> bool {
+    let history = leaf.and_then(|leaf| view.history.switch(leaf));
+    history.is_some_and(|history| {
+        history
+            .series(&SWITCH_PORT_PFC_PAUSE_SECONDS)
+            .next()
+            .is_some()
+    })
 }

@@ -78,7 +78,9 @@ pub(super) fn paused_words(direction: &str, priority: &str, share: f64) -> Strin
 
 /// Pause of each interface of a node, with interface, priority and direction: by priority if it has any such series, else the
 /// sum of all priorities and of global pause, without a priority.
-pub(super) fn pause_of(history: &NodeHistory) -> impl Iterator<Item = ([&str; 3], Window<'_>)> {
+pub(in crate::detect::rules) fn pause_of(
+    history: &NodeHistory,
+) -> impl Iterator<Item = ([&str; 3], Window<'_>)> {
     let by_priority = history
         .series(&NIC_PFC_PAUSE_SECONDS)
         .filter_map(|(labels, window)| {
