@@ -251,9 +251,8 @@ pub(crate) fn is_name(name: &str) -> bool {
 fn write_series(out: &mut String, name: &str, labels: &[(&str, &str)]) {
     out.push_str(name);
     out.push('{');
-    let renamed = labels
-        .iter()
-        .filter_map(|(name, _)| name.strip_prefix(HIDDEN));
+    let renamed = labels.iter();
+    let renamed = renamed.filter_map(|(name, _)| name.strip_prefix(HIDDEN));
     let renamed: Vec<_> = renamed.collect(); // allocates only if there are some
     let is_hidden = |wanted: &str| renamed.contains(&wanted);
     let mut first = true;
