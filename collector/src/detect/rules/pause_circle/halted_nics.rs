@@ -38,7 +38,7 @@ impl Nic<'_> {
         })
     }
 
-    /// Whether a port sends next to nothing.
+    /// Whether a port sends almost nothing.
     fn is_silent(&self, port: &RdmaPort) -> bool {
         let labels = [port.device.as_str(), &port.port.to_string()];
         let bytes = self.history.window(&RDMA_PORT_TRANSMIT_BYTES, &labels);
@@ -142,7 +142,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Evidence> {
     Some(evidence)
 }
 
-/// Whether the port that it sends to may be full: a port of any switch is; where no switch tells, whether it sends at all.
+/// Whether the port that it sends to may be full: a port of any switch is; where no switch reports that, whether it sends at all.
 fn is_congested(view: &View<'_>, nic: &Nic<'_>, port: &RdmaPort) -> bool {
     let switches = view.history.fresh_switches(view.now);
     let full: Vec<_> = switches
@@ -154,7 +154,7 @@ fn is_congested(view: &View<'_>, nic: &Nic<'_>, port: &RdmaPort) -> bool {
     }
 }
 
-/// Whether the switch itself says whom it pauses, and whether it is paused.
+/// Whether the switch itself reports which ports it pauses, and whether it is paused.
 fn tells(view: &View<'_>, leaf: Option<&SwitchName>) -> bool {
     let history = leaf.and_then(|leaf| view.history.switch(leaf));
     history.is_some_and(|history| {
