@@ -92,10 +92,10 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     // Of an interface of IP over InfiniBand the driver is `mlx5_core[ib_ipoib]`.
     let is_mlx5 = |driver: &str| driver.split('[').next() == Some("mlx5_core");
     let nics = nics.filter(|(labels, _)| labels.get(label!(NIC, "driver")).is_some_and(is_mlx5));
-    let mut places: BTreeSet<PciAddress> = nics.filter_map(|(labels, _)| address(labels)).collect();
-    if history.series(&NIC).next().is_none() {
-        places = places_in_names(history)?;
-    }
+    let places: BTreeSet<PciAddress> = match history.series(&NIC).next() {
+        Some(_) => nics.filter_map(|(labels, _)| address(labels)).collect(),
+        None => places_in_names(history)?,
+    };
     let place = places.iter().position(|place| *place == pci)?;
     let is_whole = devices.keys().copied().eq(0..places.len());
     is_whole.then(|| devices.get(&place).copied())?

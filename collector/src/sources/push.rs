@@ -217,13 +217,10 @@ impl Intake {
         state: &State,
     ) -> Result<Counts, Refused> {
         let now = state.now();
-        let busy = || Refused::Busy;
         let waiting = Arc::clone(&self.waiting).try_acquire_owned();
-        let waiting = waiting.map_err(|_| busy())?;
-        let place = timeout(WAIT, self.batches.clone().reserve_owned()).await;
-        let place = place.map_err(|_| busy())?.map_err(|_| busy())?;
-        let permit = timeout(WAIT, Arc::clone(&self.decoding).acquire_owned()).await;
-        let permit = permit.map_err(|_| busy())?.map_err(|_| busy())?;
+        let waiting = waiting.map_err(|_| Refused::Busy)?;
+        let place = in_time(self.batches.clone().reserve_owned()).await?;
+        let permit = in_time(Arc::clone(&self.decoding).acquire_owned()).await?;
         let (config, deltas) = (Arc::clone(&self.config), Arc::clone(&self.deltas));
         // It goes on to its end if the sender does not wait for that.
         let read = move || {
@@ -234,7 +231,7 @@ impl Intake {
             Ok::<_, BodyError>(counts)
         };
         let read = tokio::task::spawn_blocking(read).await;
-        let counts = read.map_err(|_| busy())??;
+        let counts = read.map_err(|_| Refused::Busy)??;
         self.count_samples(format.protocol(), counts);
         Ok(counts)
     }
@@ -265,6 +262,14 @@ impl Intake {
     /// Samples by protocol and result.
     pub(crate) fn samples(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
         counted(SAMPLE_RESULTS, &self.samples)
+    }
+}
+
+/// What is waited for, if it comes within [`WAIT`].
+async fn in_time<T, E>(awaited: impl Future<Output = Result<T, E>>) -> Result<T, Refused> {
+    match timeout(WAIT, awaited).await {
+        Ok(Ok(come)) => Ok(come),
+        Ok(Err(_)) | Err(_) => Err(Refused::Busy),
     }
 }
 

@@ -188,7 +188,7 @@ impl Loss<'_> {
 }
 
 /// The switch that a NIC is plugged into.
-fn leaf_of(fabric: &Fabric, nic: &Part) -> Option<SwitchName> {
+pub(super) fn leaf_of(fabric: &Fabric, nic: &Part) -> Option<SwitchName> {
     let cables = fabric.neighbours(fabric.find(nic)?);
     let mut cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
     cables.find_map(|near| match &fabric.vertex(near.peer).part {

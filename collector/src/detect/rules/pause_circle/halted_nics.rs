@@ -1,6 +1,5 @@
 //! NICs that their switches pause most of the time, by the NIC's own counter: most switches count no time in pause.
 
-use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::metric::{
     NIC_PAUSE_SECONDS, NIC_PFC_PAUSE_SECONDS, RDMA_PORT_SPEED, RDMA_PORT_TRANSMIT_BYTES,
@@ -12,6 +11,7 @@ use crate::detect::detector::{Evidence, View};
 use crate::detect::netdev::port_of;
 use crate::detect::pause_graph::{MOST_CARRIED, WINDOW_SECONDS};
 use crate::detect::peers::MIN_PEERS;
+use crate::detect::rules::fabric_loss::leaf_of;
 use crate::detect::rules::slow_receiver::pauses::pause_of;
 use crate::store::{Increase, NodeHistory};
 
@@ -29,13 +29,7 @@ struct Nic<'a> {
 impl Nic<'_> {
     fn leaf(&self, view: &View<'_>) -> Option<SwitchName> {
         let port = port_of(self.history, self.netdev)?;
-        let nic = Part::Nic(self.node.clone(), port.device);
-        let near = view.fabric.neighbours(view.fabric.find(&nic)?);
-        let mut cables = near.filter(|near| near.link.kind == LinkKind::Cable);
-        cables.find_map(|near| match &view.fabric.vertex(near.peer).part {
-            Part::Switch(leaf) if near.link.is_present() => Some(leaf.clone()),
-            _ => None,
-        })
+        leaf_of(view.fabric, &Part::Nic(self.node.clone(), port.device))
     }
 
     /// Whether a port sends almost nothing.
