@@ -10,6 +10,7 @@
 
 pub mod addresses;
 pub mod prober;
+pub mod resolver;
 pub mod responder;
 pub mod wake;
 pub mod wire;

@@ -3,15 +3,18 @@
 //! What all `unsafe` blocks here rest on:
 //!
 //! 1. A [`Port`] owns every object that it has made. Pointers are not null from [`Port::open`] on, are not handed out, and are
-//!    destroyed once, in [`Port::drop`], each before the object that it was made from.
+//!    destroyed once, in [`Port::drop`], each before the object that it was made from. Device and protection domain are shared
+//!    with the addresses: what is made from them holds a reference.
 //! 2. `memory` is registered with the device and is neither moved nor freed before the registration ends: it is a boxed slice,
 //!    and nothing changes its length. The device writes to it, so it is only read and written by raw pointers.
 //! 3. A slot of it belongs to the device from the moment a request with its number is posted until that request's completion
 //!    was polled, and to us otherwise. Only slots that are ours are touched.
-//! 4. All methods that change anything take `&mut self`, and a `Port` is used by one thread at a time.
+//! 4. All methods that change anything take `&mut self`, and a `Port` is used by one thread at a time. Other threads make and
+//!    drop addresses meanwhile, which libibverbs allows.
 
 #![expect(unsafe_code, reason = "libibverbs is a C interface")]
 
+mod address;
 mod completion;
 mod setup;
 
@@ -19,13 +22,16 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr;
+use std::sync::Arc;
 
 use rdma_sys as ib;
 
+use address::Domain;
+pub use address::{Address, AddressMaker};
 pub use completion::Completion;
 use completion::Queue as CompletionQueue;
 
-use crate::addresses::{HEADER, Route, Source};
+use crate::addresses::{HEADER, Source};
 use crate::wire::LENGTH;
 
 /// Receive slots of each queue pair: the answers to all that is sent in 50 ms at the highest rate.
@@ -61,25 +67,15 @@ pub struct PortState {
     pub bits_per_second: u64,
 }
 
-/// An address that the port can send to, until it is [forgotten](Port::forget_addresses).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Address {
-    place: usize,
-    generation: u32,
-}
-
 /// One port of a device, with its two queue pairs. See the module's rules.
 #[derive(Debug)]
 pub struct Port {
-    context: *mut ib::ibv_context,
-    domain: *mut ib::ibv_pd,
+    domain: Arc<Domain>,
     channel: *mut ib::ibv_comp_channel,
     completions: CompletionQueue,
     region: *mut ib::ibv_mr,
     memory: Box<[u8]>,
     pairs: [Pair; 2],
-    addresses: Vec<*mut ib::ibv_ah>,
-    generation: u32,
     number: u8,
 }
 
@@ -128,7 +124,7 @@ impl Port {
         unsafe {
             [
                 BorrowedFd::borrow_raw((*self.channel).fd),
-                BorrowedFd::borrow_raw((*self.context).async_fd),
+                BorrowedFd::borrow_raw((*self.domain.context).async_fd),
             ]
         }
     }
@@ -138,7 +134,7 @@ impl Port {
     /// # Errors
     /// The driver's, such as that the device is gone.
     pub fn state(&self) -> io::Result<PortState> {
-        setup::port_state(self.context, self.number)
+        setup::port_state(self.domain.context, self.number)
     }
 
     /// Number of the port on its device, from 1.
@@ -158,67 +154,25 @@ impl Port {
         (unsafe { (*pair.queue_pair).qp_num }, pair.queue_key)
     }
 
-    /// An address for datagrams to another port.
-    ///
-    /// # Errors
-    /// The driver's: on RoCE it resolves the neighbor, which may be absent.
-    pub fn address(&mut self, route: &Route) -> io::Result<Address> {
-        let mut attributes = ib::ibv_ah_attr {
-            grh: ib::ibv_global_route {
-                dgid: ib::ibv_gid { raw: route.gid },
-                flow_label: route.flow_label,
-                sgid_index: route.from,
-                hop_limit: 64,
-                traffic_class: route.traffic_class,
-            },
-            dlid: route.lid,
-            sl: route.service_level,
-            src_path_bits: 0,
-            static_rate: 0,
-            is_global: u8::from(route.global),
-            port_num: self.number,
-        };
-        // SAFETY: rule 1; the attributes are read during the call only.
-        let address = unsafe { ib::ibv_create_ah(self.domain, &raw mut attributes) };
-        if address.is_null() {
-            return Err(io::Error::last_os_error());
+    /// Makes the addresses that the port can send to.
+    pub fn addresses(&self) -> AddressMaker {
+        AddressMaker {
+            domain: Arc::clone(&self.domain),
+            port: self.number,
         }
-        self.addresses.push(address);
-        Ok(Address {
-            place: self.addresses.len() - 1,
-            generation: self.generation,
-        })
-    }
-
-    /// Destroys all addresses. What is still being sent to them may be lost.
-    pub fn forget_addresses(&mut self) {
-        self.generation += 1;
-        for address in self.addresses.drain(..) {
-            // SAFETY: rule 1; it was ours and is in the list no more. A failure leaves an address in the kernel until the end.
-            unsafe { ib::ibv_destroy_ah(address) };
-        }
-    }
-
-    /// Addresses that there are.
-    pub fn addresses(&self) -> usize {
-        self.addresses.len()
     }
 
     /// Sends 64 bytes to a queue pair. The tag comes back with the completion.
     ///
     /// # Errors
-    /// `WouldBlock`: all slots are in use. `NotFound`: the address was forgotten. Else the driver's.
+    /// `WouldBlock`: all slots are in use. `NotFound`: the address is another port's. Else the driver's.
     pub fn send(
         &mut self,
         role: Role,
-        (address, queue_pair, queue_key): (Address, u32, u32),
+        (address, queue_pair, queue_key): (&Address, u32, u32),
         bytes: &[u8; LENGTH],
     ) -> io::Result<()> {
-        let known = self.addresses.get(address.place);
-        let known = known.filter(|_| address.generation == self.generation);
-        let Some(handle) = known.copied() else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
+        let handle = address.of(&self.domain).ok_or(io::ErrorKind::NotFound)?;
         let pair = &mut self.pairs[role as usize];
         let Some(slot) = pair.free.pop() else {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -291,7 +245,7 @@ impl Port {
         let mut event = std::mem::MaybeUninit::<ib::ibv_async_event>::zeroed();
         // SAFETY: rule 1; the call fills the event in; its type is read as the number that C has there, and it is acknowledged once.
         unsafe {
-            if ib::ibv_get_async_event(self.context, event.as_mut_ptr()) != 0 {
+            if ib::ibv_get_async_event(self.domain.context, event.as_mut_ptr()) != 0 {
                 return Err(io::Error::last_os_error());
             }
             let kind = (&raw const (*event.as_ptr()).event_type)
@@ -377,7 +331,6 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        self.forget_addresses();
         // SAFETY: rule 1: each once, before what it was made from. A null pointer is of a port that was opened half.
         // Failures, as after the device was removed, leave nothing to do: the kernel cleans up when the context is closed.
         unsafe {
@@ -393,10 +346,6 @@ impl Drop for Port {
             if !self.channel.is_null() {
                 ib::ibv_destroy_comp_channel(self.channel);
             }
-            if !self.domain.is_null() {
-                ib::ibv_dealloc_pd(self.domain);
-            }
-            ib::ibv_close_device(self.context);
         }
     }
 }

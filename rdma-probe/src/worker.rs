@@ -1,9 +1,8 @@
 //! One device on a separate thread: opens its port, probes and answers by it, and opens it again when the device has come back.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::fs;
 use std::io;
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,10 +15,11 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::addresses::{Gids, Route};
 use crate::prober::{Moment, Outcomes, Prober};
+use crate::resolver::{Addresses, Lookup};
 use crate::responder::{Counts, Reply, Responder};
 use crate::verbs::{Address, Completion, Port, PortState, Role};
 use crate::wake::{Clocks, Wake};
-use crate::wire::Packet;
+use crate::wire::{Packet, Residence};
 
 const SECOND: u64 = 1_000_000_000;
 /// Longest sleep, so that another plan and the end are noticed soon.
@@ -39,10 +39,8 @@ const MOST_ANSWERS: u64 = 20_000;
 const BITS_A_PROBE: u64 = 2 * 8 * (64 + 38 + 20 + 8 + 12 + 8 + 4);
 /// Probes and answers may each take one part in so many of the port's rate: 0.1 % together.
 const SHARE_OF_RATE: u64 = 2_000;
-/// Addresses that are kept; when there are more, all are created again.
-const MOST_ADDRESSES: usize = 1_024;
-/// How long nothing is sent to where no address could be made: neighbor resolution may take the kernel a second.
-const NO_ADDRESS_FOR: u64 = 5 * SECOND;
+/// Replies that wait for the address of their asker.
+const MOST_HELD: usize = 128;
 /// Batches of completions at one wake-up, so that a flood of packets does not delay its probes.
 const MOST_BATCHES: usize = 16;
 
@@ -158,6 +156,15 @@ pub fn run(device: &Device, shared: &Shared) {
     }
 }
 
+/// Where a reply goes: a route and the queue pair at its end.
+type To = (Route, u32);
+
+/// A reply that waits for its address.
+struct Held {
+    reply: Reply<To>,
+    since: u64,
+}
+
 /// A port that is open, and what is known while it is.
 struct Session<'a> {
     shared: &'a Shared,
@@ -169,9 +176,10 @@ struct Session<'a> {
     gids: Gids,
     gids_read_at: u64,
     plan: Arc<Plan>,
-    addresses: BTreeMap<Route, Result<Address, u64>>,
+    addresses: Addresses<Address>,
     prober: Prober,
-    responder: Responder<(Address, u32)>,
+    responder: Responder<To>,
+    held: VecDeque<Held>,
     completions: Vec<Completion>,
     unparsed: u64,
 }
@@ -183,6 +191,8 @@ impl<'a> Session<'a> {
         let queue_keys = [first, second].map(|secret| secret as u32 & 0x7fff_ffff);
         let port = Port::open(&device.name, queue_keys)?;
         let state = port.state()?;
+        let maker = port.addresses();
+        let addresses = Addresses::new(move |route| maker.make(route))?;
         let now = now_nanos();
         let of_rate = match state.bits_per_second {
             0 => u64::MAX,
@@ -202,9 +212,10 @@ impl<'a> Session<'a> {
             gids: Gids::default(),
             gids_read_at: 0,
             plan: Arc::default(),
-            addresses: BTreeMap::new(),
+            addresses,
             prober: Prober::new(token, MOST_PROBES.min(of_rate), now),
             responder: Responder::new(MOST_ANSWERS.min(of_rate), now),
+            held: VecDeque::new(),
             completions: Vec::new(),
             unparsed: 0,
             port,
@@ -226,7 +237,7 @@ impl<'a> Session<'a> {
             self.take_plan(now);
             let wake_at = self.prober.wake_nanos().clamp(now, now + LONGEST_SLEEP);
             let (before, slept) = (woke, clocks());
-            let [completed, changed] = self.sleep(wake_at.saturating_sub(slept.host))?;
+            let [completed, changed, addressed] = self.sleep(wake_at.saturating_sub(slept.host))?;
             woke = clocks();
             let wake = Wake::of(before, slept, wake_at, woke);
             if changed {
@@ -239,6 +250,10 @@ impl<'a> Session<'a> {
                 self.port.take_notice()?;
                 self.port.arm()?;
             }
+            if addressed {
+                self.addresses.collect(now_nanos());
+                self.answer_held();
+            }
             self.take_completions(wake)?;
             self.prober.give_up(now_nanos(), wake.was_held_up());
             self.ask();
@@ -246,12 +261,11 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sleeps until there are completions or events of the device, or for this long.
-    fn sleep(&self, nanos: u64) -> io::Result<[bool; 2]> {
-        let descriptors = self.port.descriptors();
-        let mut of = descriptors
-            .each_ref()
-            .map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN));
+    /// Sleeps until there are completions, events of the device or addresses, or for this long.
+    fn sleep(&self, nanos: u64) -> io::Result<[bool; 3]> {
+        let [completions, events] = self.port.descriptors();
+        let mut of = [completions, events, self.addresses.descriptor()]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         let timeout = Timespec {
             tv_sec: 0,
             tv_nsec: i64::try_from(nanos).unwrap_or(0),
@@ -271,7 +285,7 @@ impl<'a> Session<'a> {
             self.gids_read_at = now + READ_GIDS_EVERY;
             if gids != self.gids {
                 self.gids = gids;
-                self.forget_addresses();
+                self.addresses.forget();
             }
         }
         let (queue_pair, queue_key) = self.port.queue_pair(Role::Answers);
@@ -294,6 +308,22 @@ impl<'a> Session<'a> {
             self.generation = generation;
             self.plan = Arc::clone(&lock(&self.shared.plan));
             self.prober.follow(&self.plan, self.device, now);
+            let (plan, device) = (Arc::clone(&self.plan), self.device);
+            for flow in plan.flows.iter().filter(|flow| flow.device == device) {
+                // So that it is there before the first probe.
+                self.address(&flow.peer, flow.flow_label, now);
+            }
+        }
+    }
+
+    /// The address of the other end of a flow, if there is one already.
+    fn address(&mut self, peer: &Endpoint, flow_label: u32, now: u64) -> Option<Address> {
+        let class = (self.plan.traffic_class, self.plan.service_level);
+        let ethernet = self.state.ethernet;
+        let route = self.gids.route(peer, flow_label, class, ethernet)?;
+        match self.addresses.get(&route, now) {
+            Lookup::Ready(address) => Some(address),
+            Lookup::Pending | Lookup::Absent(_) => None,
         }
     }
 
@@ -326,7 +356,7 @@ impl<'a> Session<'a> {
                 }
                 (Role::Answers, Some(Packet::Answer(id, _))) => {
                     if let Some(time) = self.responder.left(id, nic_nanos) {
-                        self.answer(&time);
+                        self.answer(time);
                     }
                 }
                 _ => {}
@@ -348,16 +378,16 @@ impl<'a> Session<'a> {
                         None => self.unparsed += 1,
                     },
                     Role::Answers => {
-                        let back = self.gids.back(&source, self.state.ethernet);
-                        let address = back.and_then(|route| self.address(&route));
-                        let Some(address) = address else {
+                        let Some(route) = self.gids.back(&source, self.state.ethernet) else {
                             self.unparsed += 1;
                             return;
                         };
-                        let (now, to) = (now_nanos(), (address, source.queue_pair));
-                        let times = (now, wake.delay_nanos());
+                        let (to, times) = (
+                            (route, source.queue_pair),
+                            (now_nanos(), wake.delay_nanos()),
+                        );
                         if let Some(answer) = self.responder.answer(&bytes, to, moment, times) {
-                            self.answer(&answer);
+                            self.answer(answer);
                         }
                     }
                 }
@@ -365,66 +395,57 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends an answer. One that cannot be sent is one that its asker does not get.
-    fn answer(&mut self, reply: &Reply<(Address, u32)>) {
-        let (address, queue_pair) = reply.to;
-        let to = (address, queue_pair, reply.queue_key);
-        if self
-            .port
-            .send(Role::Answers, to, &reply.packet.write())
-            .is_err()
-        {
-            self.unparsed += 1;
+    /// Sends a reply, or holds it until its address was made. One that cannot be sent is one that its asker does not get.
+    fn answer(&mut self, reply: Reply<To>) {
+        let now = now_nanos();
+        let sent = match self.addresses.get(&reply.to.0, now) {
+            Lookup::Ready(address) => {
+                let to = (&address, reply.to.1, reply.queue_key);
+                let packet = reply.packet.write();
+                self.port.send(Role::Answers, to, &packet).is_ok()
+            }
+            Lookup::Pending if self.held.len() < MOST_HELD => {
+                self.held.push_back(Held { reply, since: now });
+                true
+            }
+            Lookup::Pending | Lookup::Absent(_) => false,
+        };
+        self.unparsed += u64::from(!sent);
+    }
+
+    /// Sends the replies whose address was made. The time that they waited is the responder's.
+    fn answer_held(&mut self) {
+        let now = now_nanos();
+        for mut held in std::mem::take(&mut self.held) {
+            if let Lookup::Pending = self.addresses.get(&held.reply.to.0, now) {
+                self.held.push_back(held);
+                continue;
+            }
+            if let Packet::Answer(_, Residence::Nanos(here)) = &mut held.reply.packet {
+                *here += now.saturating_sub(held.since);
+            }
+            self.answer(held.reply);
         }
     }
 
     /// Sends the questions that are due.
     fn ask(&mut self) {
-        let (class, level) = (self.plan.traffic_class, self.plan.service_level);
         let (_, own_key) = self.port.queue_pair(Role::Asks);
         for due in self.prober.due(now_nanos()) {
-            let route = self.gids.route(
-                &due.peer,
-                due.flow_label,
-                (class, level),
-                self.state.ethernet,
-            );
-            let Some(address) = route.and_then(|route| self.address(&route)) else {
+            let now = now_nanos();
+            let Some(address) = self.address(&due.peer, due.flow_label, now) else {
                 self.prober.not_sent();
                 continue;
             };
-            let to = (address, due.peer.queue_pair, due.peer.queue_key);
-            let at = now_nanos();
+            let to = (&address, due.peer.queue_pair, due.peer.queue_key);
             match self
                 .port
                 .send(Role::Asks, to, &Packet::Question(due.id, own_key).write())
             {
-                Ok(()) => self.prober.sent(&due, at),
+                Ok(()) => self.prober.sent(&due, now),
                 Err(_) => self.prober.not_sent(),
             }
         }
-    }
-
-    /// The address of a route, made once.
-    fn address(&mut self, route: &Route) -> Option<Address> {
-        let now = now_nanos();
-        match self.addresses.get(route) {
-            Some(Ok(address)) => return Some(*address),
-            Some(Err(until)) if *until > now => return None,
-            _ => {}
-        }
-        if self.addresses.len() >= MOST_ADDRESSES {
-            self.forget_addresses();
-        }
-        let made = self.port.address(route);
-        let known = made.map_err(|_| now_nanos() + NO_ADDRESS_FOR);
-        self.addresses.insert(*route, known);
-        known.ok()
-    }
-
-    fn forget_addresses(&mut self) {
-        self.addresses.clear();
-        self.port.forget_addresses();
     }
 
     fn say(&mut self) {

@@ -8,9 +8,11 @@
 use std::ffi::CStr;
 use std::io;
 use std::ptr;
+use std::sync::Arc;
 
 use rdma_sys as ib;
 
+use super::address::Domain;
 use super::completion::Queue as CompletionQueue;
 use super::{Pair, Port, PortState, QUEUE_BYTES, RECEIVES, Role, SENDS, named, result};
 
@@ -28,11 +30,11 @@ impl Port {
     /// # Errors
     /// `NotFound`: no such device, or none of its ports is active. `PermissionDenied`. Else the driver's.
     pub fn open(device: &str, queue_keys: [u32; 2]) -> io::Result<Self> {
-        let context = open_context(device)?;
-        // From here on dropping it closes what was opened.
+        let domain = Domain::new(open_context(device)?)?;
+        let number = active_port(domain.context)?.ok_or(io::ErrorKind::NotFound)?;
+        // From here on dropping it destroys what was made.
         let mut port = Self {
-            context,
-            domain: ptr::null_mut(),
+            domain: Arc::new(domain),
             channel: ptr::null_mut(),
             completions: CompletionQueue::none(),
             region: ptr::null_mut(),
@@ -42,9 +44,7 @@ impl Port {
                 queue_key,
                 free: (0..SENDS).collect(),
             }),
-            addresses: Vec::new(),
-            generation: 0,
-            number: active_port(context)?.ok_or(io::ErrorKind::NotFound)?,
+            number,
         };
         port.allocate()?;
         for role in [Role::Asks, Role::Answers] {
@@ -61,17 +61,16 @@ impl Port {
     fn allocate(&mut self) -> io::Result<()> {
         // SAFETY: the context is open; each object is made from those before it; `memory` stays where it is (rule 2).
         unsafe {
-            self.domain = made("ibv_alloc_pd", ib::ibv_alloc_pd(self.context))?;
             self.channel = made(
                 "ibv_create_comp_channel",
-                ib::ibv_create_comp_channel(self.context),
+                ib::ibv_create_comp_channel(self.domain.context),
             )?;
             let entries = i32::try_from(2 * (RECEIVES + SENDS)).unwrap_or(i32::MAX);
-            self.completions = CompletionQueue::create(self.context, self.channel, entries)?;
+            self.completions = CompletionQueue::create(self.domain.context, self.channel, entries)?;
             let access = ib::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
             let access = i32::try_from(access).unwrap_or_default();
             let region = ib::ibv_reg_mr(
-                self.domain,
+                self.domain.domain,
                 self.memory.as_mut_ptr().cast(),
                 self.memory.len(),
                 access,
@@ -92,7 +91,7 @@ impl Port {
             attributes.cap.max_recv_wr = RECEIVES as u32;
             attributes.cap.max_send_sge = 1;
             attributes.cap.max_recv_sge = 1;
-            let queue_pair = ib::ibv_create_qp(self.domain, &raw mut attributes);
+            let queue_pair = ib::ibv_create_qp(self.domain.domain, &raw mut attributes);
             self.pairs[role as usize].queue_pair = made("ibv_create_qp", queue_pair)?;
         }
         Ok(())
