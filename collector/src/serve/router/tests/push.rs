@@ -1,13 +1,17 @@
 //! Responses to senders of samples.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::{get_text, now, serve, small};
 use crate::config::Push;
 use crate::sources::push::remote_write::Version;
 use crate::sources::push::remote_write::testing::body;
-use crate::sources::push::{Inbox, open};
+use crate::sources::push::{Format, Inbox, Refused, open};
 
 const ONE: &str = "application/x-protobuf";
 const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
@@ -152,6 +156,33 @@ async fn a_full_queue_is_answered_with_503() {
     assert_eq!(headers[RETRY_AFTER], "1");
     let (status, _) = get_text(format!("{at}/metrics")).await;
     assert_eq!(status, StatusCode::OK, "other requests are not delayed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sixteen_requests_wait_a_second_for_a_place_and_others_are_refused_at_once() {
+    // The queue is not read.
+    let (intake, _inbox) = open(Push::default());
+    let at = Arc::new((intake, small()));
+    let accept = || {
+        let at = Arc::clone(&at);
+        let body = request(Version::One).body.into();
+        async move {
+            at.0.accept(Format::RemoteWrite(Version::One), body, &at.1)
+                .await
+        }
+    };
+    for _ in 0..16 {
+        accept().await.expect("a place in the queue");
+    }
+    let began = Instant::now();
+    let mut requests: JoinSet<_> = (0..20).map(|_| accept()).collect();
+    let mut waited = Vec::new();
+    while let Some(answer) = requests.join_next().await {
+        let answer = answer.expect("an answer");
+        assert!(matches!(answer, Err(Refused::Busy)), "{answer:?}");
+        waited.push(began.elapsed().as_secs());
+    }
+    assert_eq!(waited, [[0; 4].as_slice(), &[1; 16]].concat());
 }
 
 #[tokio::test]
