@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
-use railscope_model::metric::{GPU_DRAM_BANDWIDTH, GPU_TENSOR_ACTIVE, Kind, Metric};
+use railscope_model::metric::{
+    GPU_DRAM_BANDWIDTH, GPU_TENSOR_ACTIVE, Kind, Metric, RDMA_RETRANSMITS,
+};
 
 use crate::classes::{Class, GPU_SLOW, Severity};
 use crate::detect::gpus::Gpus;
@@ -18,7 +20,7 @@ use crate::jobs::straggler::Waiting;
 use crate::stages::LeftOut;
 use crate::store::History;
 
-/// All that a detector may look at. Time is `now`, never a clock.
+/// The input of a detector. Time is `now`, never a clock.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     /// The graph of parts.
@@ -44,7 +46,7 @@ pub struct View<'a> {
     pub subnet_seen: Option<Timestamp>,
     /// Steps of the method that are omitted, to see what they are worth.
     pub left_out: LeftOut,
-    /// The moment of this tick.
+    /// Time of this tick.
     pub now: Timestamp,
 }
 
@@ -59,11 +61,11 @@ pub struct Evidence {
     pub part: Part,
     /// What the evidence reports is wrong with it.
     pub class: &'static Class,
-    /// How far off the part is: 0.5 is half of what its peers give or twice what they suffer; 1 is all of it.
+    /// Size of the deviation: 0.5 is half of what its peers give or twice what they suffer; 1 is all of it.
     pub effect: f64,
     /// One sentence with the values that were seen and those that were expected.
     pub statement: String,
-    /// Parts that the fault slows, as far as topology reports.
+    /// Parts that the fault slows, if the topology is known.
     pub victims: Vec<Part>,
     /// Parts that share this very fault, such as the other end of two swapped cables.
     pub related: Vec<Part>,
@@ -72,12 +74,14 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// How bad it is if it is true: what its class says, and a ticket where healthy hardware looks the same.
+    /// Severity if it is true: that of its class, or a ticket where healthy hardware looks the same.
     pub(crate) fn severity(&self) -> Severity {
         // Tensor cores and memory of a rank that has more to do, or more data, are active for longer, too.
         let of_work = [&GPU_TENSOR_ACTIVE, &GPU_DRAM_BANDWIDTH].map(|metric| metric.name);
         let may_be_work = self.class == &GPU_SLOW && of_work.contains(&self.signal);
-        if may_be_work {
+        // EFA retransmits at once, over other paths.
+        let is_repaired = self.signal == RDMA_RETRANSMITS.name;
+        if may_be_work || is_repaired {
             Severity::Warning
         } else {
             self.class.severity
@@ -108,7 +112,7 @@ pub struct Explanation {
     pub clears: &'static str,
 }
 
-/// Which series a signal stands for.
+/// Which series a signal refers to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plotted {
     /// Its metric: a counter or a gauge.
@@ -124,7 +128,7 @@ pub trait Detector: Send {
     /// Name in API, docs and runbooks.
     fn name(&self) -> &'static str;
 
-    /// Looks at one tick. Pure but for the detector's own memory.
+    /// Evaluates one tick. Pure but for the detector's own memory.
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>);
 
     /// Whether its findings depend on earlier ticks: on events that are over, or on what is gone. The memory of others
@@ -133,7 +137,7 @@ pub trait Detector: Send {
         false
     }
 
-    /// What it measured of the latency of paths, as of its last look; none from detectors that measure none.
+    /// Latency of paths as of its last tick; none from detectors that do not measure it.
     fn tails(&self) -> Option<Arc<Tails>> {
         None
     }
@@ -141,10 +145,10 @@ pub trait Detector: Send {
     /// Explains its own evidence: of a class, by a signal.
     fn explain(&self, class: &Class, signal: &str) -> Explanation;
 
-    /// The classes that it names, each with every number that this takes.
+    /// The classes that it names, each with its parameters.
     fn rules(&self) -> Vec<Rule>;
 
-    /// The series that a signal of its evidence stands for; none of what is no series.
+    /// The series that a signal of its evidence refers to; none if the signal is not a series.
     fn plotted(&self, class: &Class, signal: &str) -> Option<Plotted> {
         let metric = Metric::by_name(signal)?;
         let is_plain = matches!(metric.kind, Kind::Counter | Kind::Gauge);

@@ -1,4 +1,4 @@
-//! Network interfaces and the RDMA ports that they belong to: on Ethernet the interface counts what goes wrong on a cable.
+//! Network interfaces and the RDMA ports that they belong to: on Ethernet the interface counts the errors of a cable.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,7 +80,8 @@ fn devices(history: &NodeHistory) -> impl Iterator<Item = &str> {
 }
 
 /// The kernel numbers the devices of a driver, `mlx5_0` and so on, in the order in which it finds them, which is that of their
-/// addresses. Only where there are as many devices as addresses with that driver; where no exporter reports addresses, as
+/// addresses; numbers may be missing, such as those of devices in another namespace. Only where there are as many devices as
+/// addresses with that driver, and none of a virtual function, which is numbered later; where no exporter reports addresses, as
 /// [`places_in_names`].
 fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     let number = |device: &str| device.strip_prefix("mlx5_")?.parse::<usize>().ok();
@@ -96,21 +97,22 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
         Some(_) => nics.filter_map(|(labels, _)| address(labels)).collect(),
         None => places_in_names(history)?,
     };
+    let is_plain = places.iter().all(|place| place.function <= 1);
     let place = places.iter().position(|place| *place == pci)?;
-    let is_whole = devices.keys().copied().eq(0..places.len());
-    is_whole.then(|| devices.get(&place).copied())?
+    let all = (is_plain && devices.len() == places.len()).then_some(devices)?;
+    all.into_values().nth(place)
 }
 
 /// The PCI address in a name that rdma-core's `rdma_rename` gives by path: link type, then `P` and the domain unless it is 0,
-/// `p` and the bus, `s` and the slot, `f` and the function unless it is the only one; decimal. `rocep220s0` is 0000:dc:00.0.
+/// `p` and the bus, `s` and the slot, `f` and the function unless it is the only one; in decimal. `rocep220s0` is 0000:dc:00.0.
 fn address_in(device: &str) -> Option<PciAddress> {
     let types = ["roce", "ib", "iw", "opa", "usnic"];
     let place = types.iter().find_map(|kind| device.strip_prefix(kind))?;
     address(place)
 }
 
-/// The PCI addresses in the names of a node's Ethernet interfaces with named ports, as mlx5 names its ports. None where other
-/// interfaces may have some of its RDMA devices: of InfiniBand, and virtual functions, which the kernel numbers later.
+/// The PCI addresses in the names of a node's Ethernet interfaces with named ports, as mlx5 names its ports. None where
+/// interfaces of InfiniBand may have some of its RDMA devices.
 fn places_in_names(history: &NodeHistory) -> Option<BTreeSet<PciAddress>> {
     let interfaces = || {
         let interfaces = history.series(&NIC_MTU);
@@ -118,9 +120,8 @@ fn places_in_names(history: &NodeHistory) -> Option<BTreeSet<PciAddress>> {
     };
     let named = interfaces().filter(|name| name.get(2..).is_some_and(|name| name.contains("np")));
     let places: BTreeSet<_> = named.filter_map(address_in_interface).collect();
-    let is_plain = !interfaces().any(|name| name.starts_with("ib"))
-        && places.iter().all(|place| place.function <= 1);
-    is_plain.then_some(places)
+    let has_others = interfaces().any(|name| name.starts_with("ib"));
+    (!has_others).then_some(places)
 }
 
 /// The PCI address in systemd's name of an Ethernet interface, which may end with the name of its port: `enp220s0f1np1`. None of a VLAN,
@@ -258,18 +259,18 @@ mod tests {
 
     #[test]
     fn an_interface_has_the_device_of_its_place_where_nobody_says_more() {
-        let port_of = |devices: &[&str], netdev: &str| {
+        let port_at = |first: &str, devices: &[&str], netdev: &str| {
             let mut page = String::new();
             for device in devices {
                 page += &format!("railscope_rdma_port_up{{device=\"{device}\",port=\"1\"}} 1\n");
             }
-            for (name, bus, driver) in [
-                ("eth0", "40", "mlx5_core"),
-                ("eth1", "18", "mlx5_core[ib_ipoib]"),
-                ("eno1", "05", "ixgbe"),
+            for (name, place, driver) in [
+                ("eth0", "40:00.0", "mlx5_core"),
+                ("eth1", first, "mlx5_core[ib_ipoib]"),
+                ("eno1", "05:00.0", "ixgbe"),
             ] {
                 page += &format!(
-                    "railscope_nic_info{{netdev=\"{name}\",pci=\"0000:{bus}:00.0\",device=\"\",driver=\"{driver}\",numa_node=\"\"}} 1\n\
+                    "railscope_nic_info{{netdev=\"{name}\",pci=\"0000:{place}\",device=\"\",driver=\"{driver}\",numa_node=\"\"}} 1\n\
                      railscope_nic_pfc_frames_total{{netdev=\"{name}\",priority=\"3\",direction=\"receive\"}} 1\n"
                 );
             }
@@ -280,6 +281,7 @@ mod tests {
             assert_eq!((read.unknown, read.errors), (0, vec![]));
             port_of(history, netdev).map(|port| port.to_string())
         };
+        let port_of = |devices: &[&str], netdev: &str| port_at("18:00.0", devices, netdev);
         assert_eq!(
             port_of(&["mlx5_0", "mlx5_1"], "eth1").as_deref(),
             Some("mlx5_0/1")
@@ -292,9 +294,19 @@ mod tests {
             port_of(&["rocep64s0", "rocep24s0"], "eth0").as_deref(),
             Some("rocep64s0/1")
         );
+        // Numbers are missing.
+        assert_eq!(
+            port_of(&["mlx5_3", "mlx5_9"], "eth0").as_deref(),
+            Some("mlx5_9/1")
+        );
         // One more device than interfaces: which it is, is unknown.
         assert_eq!(
             port_of(&["mlx5_0", "mlx5_1", "mlx5_2"], "eth0").as_deref(),
+            Some("eth0/1")
+        );
+        // The kernel numbers virtual functions later, whatever their place.
+        assert_eq!(
+            port_at("18:00.2", &["mlx5_0", "mlx5_1"], "eth0").as_deref(),
             Some("eth0/1")
         );
     }

@@ -1,7 +1,7 @@
 //! The deciding counter of each open incident around its onset: the part's own series beside those of its peers.
 //!
-//! The history keeps minutes and forgets; what a reader wants to see of an incident is how the counter stood before it
-//! and what it has done since. So each open incident has a recording, bounded in points and in peers.
+//! The history keeps minutes and forgets; a reader wants to see the counter before the incident
+//! and since. So each open incident has a recording, bounded in points and in peers.
 
 mod series;
 #[cfg(test)]
@@ -22,25 +22,25 @@ use crate::diagnose::incident::Incident;
 use crate::jobs::job::Jobs;
 use crate::store::{History, NodeHistory};
 
-/// Most incidents that are recorded, the worst first: a mass link loss has one root cause, and nobody would read
+/// Most incidents that are recorded, the worst first: a mass link loss has one root cause, and an operator does not read
 /// more.
 pub const MOST_RECORDED: usize = 64;
 /// Most points of one curve: two pixels each on a phone.
 pub const MOST_POINTS: usize = 120;
 /// Most peers of one curve: the 10th and 90th percentile of so many are within 2 % of those of all.
 pub const MOST_PEERS: usize = 256;
-/// How long before the onset a curve begins, as far as the history reaches.
+/// How long before the onset a curve begins, limited by the history.
 pub const BEFORE_SECONDS: f64 = 60.0;
 /// How long after the onset no point is thinned out while there are others.
 pub const AROUND_SECONDS: f64 = 180.0;
-/// Pieces of evidence that are asked for a series, the strongest first.
+/// Pieces of evidence that are tried for a series, the strongest first.
 const MOST_ASKED: usize = 8;
 /// Fewest peers that make a median.
 const FEWEST_PEERS: usize = 3;
 /// A part that has not been read for so long has a gap in its curve.
 const GAP_SECONDS: f64 = 30.0;
 
-/// What may be looked at.
+/// The input of a tick.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The graph of parts.
@@ -49,7 +49,7 @@ pub struct Seen<'a> {
     pub history: &'a History,
     /// Peers are of the same job where there is one.
     pub jobs: &'a Jobs,
-    /// The moment of the tick.
+    /// Time of the tick.
     pub now: Timestamp,
 }
 
@@ -76,14 +76,14 @@ pub struct Band {
     pub high: f64,
 }
 
-/// One moment of a curve.
+/// One sample of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// When.
     pub at: Timestamp,
-    /// What the part had; none while it was not read, or its counter was reset.
+    /// Value of the part; none while it was not read, or its counter was reset.
     pub own: Option<f64>,
-    /// What its peers had; none while there are too few.
+    /// Values of its peers; none while there are too few.
     pub peers: Option<Band>,
 }
 
@@ -192,7 +192,7 @@ impl Recording {
         })
     }
 
-    /// Adds a point for each moment at which the part was read since the last.
+    /// Adds a point for each time at which the part was read since the last.
     fn extend(&mut self, seen: Seen<'_>) {
         let times = self.new_times(seen);
         if times.is_empty() {
@@ -215,7 +215,7 @@ impl Recording {
         }
     }
 
-    /// When the part was read since the last point; once it is silent, now and then.
+    /// Times at which the part was read since the last point; occasionally while it is stale.
     fn new_times(&self, seen: Seen<'_>) -> Vec<Timestamp> {
         let curve = &self.curve;
         let begin = Timestamp(
@@ -243,8 +243,8 @@ impl Recording {
 }
 
 impl Curve {
-    /// Adds a point. A curve that is full loses every second one past those around the onset, and from then on takes as
-    /// many fewer; the newest always stays.
+    /// Adds a point. A full curve drops every second point after those around the onset, and from then on takes
+    /// half as many; the newest always stays.
     fn push(&mut self, point: Point, step: &mut f64) {
         let around = self.onset.plus_seconds(AROUND_SECONDS);
         let before_last = self.points.iter().rev().nth(1).map(|before| before.at);

@@ -21,7 +21,7 @@ use crate::jobs::job::JobName;
 use crate::stages::{LeftOut, Step};
 
 /// Ticks in a row with evidence before an incident opens, and without before it closes: one bad scrape
-/// does not page, and a fault that comes and goes stays one incident.
+/// does not page, and an intermittent fault stays one incident.
 pub const OPEN_AFTER_TICKS: u32 = 2;
 /// See [`OPEN_AFTER_TICKS`].
 pub const CLOSE_AFTER_TICKS: u32 = 12;
@@ -42,9 +42,9 @@ pub struct Incident {
     pub id: String,
     /// The part to fix; its text is the fault domain.
     pub root: Part,
-    /// Of a cable between switches the end that does not name it; none if it was never seen.
+    /// For a cable between switches the end that does not name it; none if it was never seen.
     pub far_end: Option<Part>,
-    /// Parts that it may be as well: what was seen when it opened could not distinguish them.
+    /// Other candidates: what was seen when it opened could not distinguish them.
     pub alternatives: Vec<Part>,
     /// What is wrong with it.
     pub class: &'static Class,
@@ -70,7 +70,7 @@ pub struct Incident {
     pub gpus_affected: usize,
     /// Jobs that wait for the part.
     pub jobs: Vec<JobName>,
-    /// By which share the slowest of these goes slower than it usually does; none if that is not known.
+    /// Slowdown of the slowest of these relative to its baseline, as a share; none if that is not known.
     pub slowdown: Option<f64>,
     /// How often it closed and came back; `since` is that of the first time.
     pub reopenings: u32,

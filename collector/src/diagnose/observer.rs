@@ -14,7 +14,7 @@ use crate::store::{History, NodeHistory};
 /// A target is late once its newest sample is older than this many of its scrape intervals: the scrape that was due
 /// has not been received after half an interval more.
 pub const LATE_INTERVALS: f64 = 1.5;
-/// From this age on, in scrape intervals, a target is silent: its node or its network has failed, which other rules
+/// From this age on, in scrape intervals, a target is stale: its node or its network has failed, which other rules
 /// report. If it counted as late, a rack without power would suspend everything for as long as it is down.
 pub const SILENT_INTERVALS: f64 = 4.0;
 /// Share of all targets that are late at once from which the cause is the observer, not the targets (a choice: a
@@ -123,7 +123,7 @@ impl Observer {
         let usual = median(self.cycles.iter().copied()).unwrap_or_default();
         let last = self.last.replace(now);
         let cycle = last.map(|last| now.seconds_since(last));
-        // Twice in one moment is one cycle.
+        // Two ticks at the same time are one cycle.
         if let Some(cycle) = cycle.filter(|cycle| *cycle > 0.0) {
             if self.cycles.len() >= MIN_CYCLES && cycle > LATE_CYCLES * usual {
                 let pause = COMPLETE_INTERVALS * usual.max(usual_interval(history));

@@ -1,4 +1,4 @@
-//! Incidents over ticks: when they open and close, what closed and came back, and what an earlier run knew.
+//! Incidents over ticks: when they open, close and reopen, and how they are loaded from an earlier run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use crate::diagnose::stages::immediate_open::proven;
 use crate::diagnose::stages::lost_links::{Earlier, FLAP_TOGETHER_SECONDS};
 use crate::diagnose::stages::maintenance::{Window, mark};
 use crate::diagnose::stages::mass_link_loss::Storms;
+use crate::diagnose::stages::reseats::{RESEAT_SECONDS, may_be_reseated};
 use crate::fabric::Routes;
 use crate::stages::{LeftOut, Step};
 use crate::store::History;
@@ -36,14 +37,16 @@ struct Suspect {
     incident: Incident,
     /// When there was last evidence of the incident's class.
     class_seen: Timestamp,
+    /// Whether it began as a cable of an idle node that may be reseated.
+    may_be_reseated: bool,
 }
 
 /// How long an open incident keeps its class when only evidence of less severe classes is left, or of those that page and are farther from a cause:
-/// what errors, lost links and pause leave in the counters' windows is of the fault that has just ended.
+/// errors, link losses and pause that remain in the counters' windows belong to the fault that has just ended.
 const CLASS_KEPT_SECONDS: f64 = 120.0;
 
 impl Suspect {
-    /// Takes what is seen of it now.
+    /// Updates it with the findings of this tick.
     fn renew(&mut self, mut incident: Incident, now: Timestamp) {
         let known = &self.incident;
         let (old, new) = (known.class, incident.class);
@@ -116,7 +119,7 @@ impl Tracker {
         ahead.cloned().collect()
     }
 
-    /// Adds what an earlier run knew: its open incidents are open, without evidence until there is some again.
+    /// Adds the state of an earlier run: its open incidents are open, without evidence until there is some again.
     pub fn restore(&mut self, open: Vec<Incident>, closed: Vec<Closed>) {
         for incident in open {
             let suspect = Suspect {
@@ -125,6 +128,7 @@ impl Tracker {
                 missed_ticks: 0,
                 open: true,
                 class_seen: incident.last_seen,
+                may_be_reseated: false,
                 incident,
             };
             self.suspects.insert(suspect.incident.root.clone(), suspect);
@@ -182,7 +186,7 @@ impl Tracker {
             }
             incident.add_routed(fabric, routes);
             let is_certain = certain.contains(&root);
-            self.see(incident, is_certain, (&named, &spreading), now);
+            self.see(incident, is_certain, (&named, &spreading), (history, now));
         }
         if may_open {
             self.miss(&named, now);
@@ -203,13 +207,15 @@ impl Tracker {
         incident: Incident,
         is_certain: bool,
         (named, spreading): (&BTreeSet<Part>, &BTreeSet<Part>),
-        now: Timestamp,
+        (history, now): (&History, Timestamp),
     ) {
         let waits = !matches!(incident.root, Part::Switch(_))
             && [&incident.root]
                 .into_iter()
                 .chain(&incident.related)
                 .any(|part| spreading.contains(part));
+        let may_be_reseated =
+            !self.left_out.has(Step::ImpactGate) && may_be_reseated(&incident, history);
         let absorbed = self.absorb(&incident.root, &incident, named);
         let new = || Suspect {
             since: now,
@@ -218,6 +224,7 @@ impl Tracker {
             open: false,
             incident: incident.clone(),
             class_seen: now,
+            may_be_reseated,
         };
         let suspect = self
             .suspects
@@ -233,7 +240,10 @@ impl Tracker {
             suspect.seen_ticks = suspect.seen_ticks.min(OPEN_AFTER_TICKS - 1);
         }
         suspect.missed_ticks = 0;
+        suspect.may_be_reseated &=
+            may_be_reseated && now.seconds_since(suspect.since) < RESEAT_SECONDS;
         let enough = is_certain || suspect.seen_ticks >= OPEN_AFTER_TICKS;
+        let enough = enough && !suspect.may_be_reseated;
         suspect.open |= enough || self.left_out.has(Step::Persistence);
         let mut reopenings = suspect.incident.reopenings;
         if suspect.open
@@ -294,8 +304,8 @@ impl Tracker {
         }
     }
 
-    /// Parts whose fault turns out to be another's are no separate suspects any more, and what was known of them
-    /// goes over to the root: cables, and hosts of which all cables are the root's.
+    /// Parts whose fault turns out to be another's are no longer separate suspects, and their state
+    /// moves to the root: cables, and hosts whose cables are all the root's.
     fn absorb(
         &mut self,
         root: &Part,

@@ -9,4 +9,5 @@ pub mod maintenance;
 pub mod mass_link_loss;
 pub mod posterior;
 pub(crate) mod reattribute;
+pub(crate) mod reseats;
 pub(crate) mod whole_hosts;

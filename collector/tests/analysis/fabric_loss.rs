@@ -1,4 +1,4 @@
-//! Loss inside the fabric that only hosts see: two leaves of four hosts, and spines that tell nothing.
+//! Loss inside the fabric that only hosts see: two leaves of four hosts, and spines that report nothing.
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
@@ -16,7 +16,7 @@ fn by_rack(node: usize, _: usize) -> Option<usize> {
     Some(node / 4)
 }
 
-/// What the node's NICs count: 40 GB/s each way, or 10 million packets.
+/// What the node's NICs count: 40 GB/s in each direction, or 10 million packets.
 fn counters(index: usize, seconds: u64, rates: &Rates) -> String {
     let of_rail = |rail| {
         let labels = format!("{{device=\"mlx5_{rail}\",port=\"1\"");
@@ -147,7 +147,7 @@ fn what_one_nic_misses_or_loses_in_both_directions_is_lost_at_its_cable() {
             "{way:?}"
         );
     }
-    // Whoever should have received it may be the cause.
+    // The intended receiver may be the cause.
     let of_a_pair = |node, rail| match (node, rail) {
         (4, 0) => (200, 0),
         (0, 0) => (0, 200),
@@ -231,4 +231,39 @@ fn errors_of_a_hosts_port_explain_the_loss() {
         told.iter().all(|one| one.starts_with("link-errors")),
         "{told:?}"
     );
+}
+
+/// Incidents where all devices are of EFA and retransmit at these rates; each sends a million packets a second.
+fn of_efa(rate: &dyn Fn(usize, usize) -> u64) -> Vec<String> {
+    incidents(2, &|_, _| (0, 0), &|index, seconds, _| {
+        let counters = (0..RAILS).map(|rail| {
+            let labels = format!("{{device=\"mlx5_{rail}\",port=\"1\"}}");
+            let (sent, again) = (1_000_000 * seconds, rate(index, rail) * seconds);
+            format!(
+                "railscope_rdma_port_transmit_packets_total{labels} {sent}\nrailscope_rdma_retransmits_total{labels} {again}\n"
+            )
+        });
+        page(index, seconds) + &counters.collect::<String>()
+    })
+}
+
+#[test]
+fn an_efa_device_that_alone_retransmits_is_a_ticket_and_of_two_either_may_be_the_cause() {
+    let at = |nics: &'static [(usize, usize)]| {
+        of_efa(&move |node, rail| match nics.contains(&(node, rail)) {
+            true => 200 + node as u64,
+            false => 1,
+        })
+    };
+    assert_eq!(at(&[(3, 1)]), ["edge-lossy link/n3:mlx5_1/1 or [] warning"]);
+    assert_eq!(
+        at(&[(3, 1), (4, 1)]),
+        ["edge-lossy link/n4:mlx5_1/1 or [\"link/n3:mlx5_1/1\"] warning"]
+    );
+    for none in [&[(3, 1), (4, 0)][..], &[(1, 1), (2, 1), (3, 1)], &[]] {
+        assert!(at(none).is_empty(), "{none:?}");
+    }
+    // Under load all retransmit.
+    let loaded = |node, rail| if (node, rail) == (3, 1) { 900 } else { 100 };
+    assert!(of_efa(&loaded).is_empty());
 }

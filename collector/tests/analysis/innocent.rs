@@ -1,4 +1,4 @@
-//! What looks like a fault and is none: GPUs that compute while others wait, jobs that begin under a lower power limit,
+//! What looks like a fault but is not: GPUs that compute while others wait, jobs that begin under a lower power limit,
 //! single stalls; and one cause that would be several incidents.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ struct Reported {
     is_capped: bool,
 }
 
-/// A node's page with these values of its GPUs.
+/// A node's exposition with these values of its GPUs.
 fn reporting(page: &str, seconds: u64, gpus: impl Fn(usize) -> Reported) -> String {
     let of = |line: &&str| {
         ["utilization_ratio", "clock_hertz", "clock_event_seconds"]
@@ -45,7 +45,7 @@ fn reporting(page: &str, seconds: u64, gpus: impl Fn(usize) -> Reported) -> Stri
     })
 }
 
-/// The page with this power limit of all GPUs, W.
+/// The exposition with this power limit of all GPUs, W.
 fn with_limit(page: &str, watts: &str) -> String {
     page.to_owned()
         + &of_gpus(|gpu| format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} {watts}\n"))
@@ -168,7 +168,7 @@ fn a_gpu_whose_job_began_under_a_lower_limit_is_not_slow() {
     assert_eq!(incidents(&run_from_the_start(&begins_late)), [""; 0]);
 }
 
-/// A site lowers the limits of all GPUs: one is read in a moment of its step at which the new limit holds it, the others are not.
+/// A site lowers the limits of all GPUs: one is read while the new limit throttles it in its step, the others are not.
 #[test]
 fn power_drawn_under_the_old_limit_accuses_nobody_under_the_new_one() {
     let lowered = 100;
@@ -251,7 +251,7 @@ fn storage_that_many_nodes_wait_for_stays_one_incident_while_they_end_one_by_one
         .iter()
         .map(|incident| incident.root.to_string());
     assert_eq!(roots.collect::<Vec<_>>(), ["storage/shared"]);
-    // It says what it sees now.
+    // It reports the current state.
     let now = &view.incidents[0].findings[0].evidence.statement;
     let expected = "4 of 8 nodes waited for I/O at the same time, n7 for 32 s of the last 120 s.";
     assert_eq!(now, expected);
@@ -268,4 +268,43 @@ fn more_tensor_activity_at_the_same_clock_pages_nobody() {
     };
     check(&more, &["gpu-slow gpu/n1:2 gpus=1 []"]);
     assert_eq!(run(&more).incidents[0].severity, Severity::Warning);
+}
+
+/// When a port of node 1 that is down from second 120 `until` another is reported, where the node's GPUs compute or not and its
+/// ports carry so many bytes a second.
+fn reported_at((utilization, bytes): (f64, u64), until: u64) -> Option<u64> {
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    (5..=600).step_by(5).find(|seconds| {
+        for index in 0..NODES {
+            let mut text = page(index, *seconds);
+            if index == 1 {
+                let idle = |gpu| format!("railscope_gpu_utilization_ratio{{gpu=\"{gpu}\"}} ");
+                for gpu in 0..4 {
+                    text =
+                        text.replace(&(idle(gpu) + "1"), &(idle(gpu) + &utilization.to_string()));
+                }
+                let labels = "device=\"mlx5_1\",port=\"1\"";
+                if (120..until).contains(seconds) {
+                    let up = |up| format!("railscope_rdma_port_up{{{labels}}} {up}\n");
+                    text = text.replace(&up(1), &up(0));
+                }
+                for way in ["transmit", "receive"] {
+                    let bytes = bytes * *seconds;
+                    text += &format!("railscope_rdma_port_{way}_bytes_total{{{labels}}} {bytes}\n");
+                }
+            }
+            analyzer.ingest(&node(index), &text, at(*seconds));
+        }
+        !analyzer.tick(at(*seconds)).incidents.is_empty()
+    })
+}
+
+#[test]
+fn a_cable_of_an_idle_node_may_be_reseated_for_five_minutes() {
+    assert_eq!(reported_at((0.0, 10), 420), None);
+    assert_eq!(reported_at((0.0, 10), 600), Some(420));
+    for busy in [(1.0, 10), (0.0, 1_000_000_000)] {
+        assert_eq!(reported_at(busy, 600), Some(125), "{busy:?}");
+    }
 }

@@ -6,6 +6,7 @@
 //! are named.
 
 mod edge;
+mod retransmits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
@@ -14,7 +15,8 @@ use railscope_model::fabric::{Fabric, LinkKind};
 use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort, SwitchName};
 use railscope_model::metric::{
     Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_SYMBOL_ERRORS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
-    RDMA_PORT_TRANSMIT_BYTES, RDMA_TRANSPORT_EVENTS, SWITCH_PORT_TRANSMIT_PACKETS,
+    RDMA_PORT_TRANSMIT_BYTES, RDMA_RETRANSMITS, RDMA_TRANSPORT_EVENTS,
+    SWITCH_PORT_TRANSMIT_PACKETS,
 };
 
 use crate::assemble::node_parts::gpus_behind;
@@ -60,6 +62,7 @@ impl Detector for FabricLoss {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        out.extend(retransmits::evidence(view));
         let losses = |events: &[&str], bytes| {
             let nodes = view.history.fresh_nodes(view.now);
             let all = nodes.flat_map(|(node, history)| of_node(node, history, events, bytes));
@@ -67,7 +70,7 @@ impl Detector for FabricLoss {
         };
         let all_senders = losses(&SENT_IN_VAIN, &RDMA_PORT_TRANSMIT_BYTES);
         let all_receivers = losses(&BEHIND_A_GAP, &RDMA_PORT_RECEIVE_BYTES);
-        // A NIC that loses as much in both directions has just the most that one may have of a shared loss.
+        // A NIC that loses as much in both directions has the largest share of a shared loss that one NIC may have.
         let edges = edge::evidence(view, &all_senders, &all_receivers);
         if !edges.is_empty() {
             out.extend(edges);
@@ -80,7 +83,10 @@ impl Detector for FabricLoss {
         }
     }
 
-    fn explain(&self, class: &Class, _: &str) -> Explanation {
+    fn explain(&self, class: &Class, signal: &str) -> Explanation {
+        if signal == RDMA_RETRANSMITS.name {
+            return retransmits::explain();
+        }
         if class == &EDGE_LOSSY {
             return edge::explain();
         }
@@ -120,6 +126,7 @@ impl Detector for FabricLoss {
         vec![
             Rule::new(&UPLINK_LOSSY, shared),
             Rule::new(&EDGE_LOSSY, of_edge),
+            retransmits::rule(),
         ]
     }
 }
@@ -207,7 +214,7 @@ impl<'a> Losses<'a> {
         Losses(felt.cloned().collect())
     }
 
-    /// Whether they are many, and none of them has most of it.
+    /// Whether they are many, and none of them has the majority.
     fn are_shared(&self) -> bool {
         let most = self.0.iter().map(|loss| loss.rate).fold(0.0, f64::max);
         self.0.len() >= MIN_PEERS && self.nodes() >= 2 && most <= MOST_OF_ONE * self.rate()

@@ -1,4 +1,4 @@
-//! Which series a piece of evidence rests on, the same series of the part's peers, and what they had at a moment.
+//! Finds the series that a piece of evidence rests on and the same series of the part's peers, and reads their values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ pub(super) fn history_of<'a>(history: &'a History, owner: &Subject) -> Option<&'
     }
 }
 
-/// What a series had at a moment: of a gauge the newest value before it, of a counter the rate at which it rose up to its
+/// Value of a series at a given time: of a gauge the newest value before it, of a counter the rate up to its
 /// newest reading before it.
 pub(super) fn reading(window: Window<'_>, metric: &Metric, at: Timestamp) -> Option<f64> {
     let is_new = |told: Timestamp| at.seconds_since(told) <= STALE_AFTER_SECONDS;
@@ -93,7 +93,7 @@ struct Told<'a, 'b> {
     kind: Option<&'a str>,
 }
 
-/// The series that a signal of a part stands for. Where the part has several, it is the one that differs most from its peers.
+/// The series that a signal of a part refers to. If the part has several, the one that differs most from its peers.
 pub(super) fn find(seen: Seen<'_>, part: &Part, plotted: Plotted) -> Option<Found> {
     let metric = plotted.metric;
     let places = places(seen, part, metric);
@@ -134,7 +134,7 @@ pub(super) fn find(seen: Seen<'_>, part: &Part, plotted: Plotted) -> Option<Foun
     })
 }
 
-/// Series of a node or switch that a signal may stand for.
+/// Series of a node or switch that a signal may refer to.
 fn told<'a, 'b>(
     seen: Seen<'a>,
     owner: &'b Subject,
@@ -223,7 +223,7 @@ fn key<'a>(seen: Seen<'_>, metric: &Metric, one: &Told<'a, '_>) -> Key<'a> {
     (others, faces_host, one.kind)
 }
 
-/// Whether a switch's port leads to a host; none of what is no port.
+/// Whether a switch's port leads to a host; none if it is not a port.
 fn faces_host(fabric: &Fabric, owner: &Subject, metric: &Metric, labels: &Labels) -> Option<bool> {
     let Subject::Switch(switch) = owner else {
         return None;

@@ -1,4 +1,4 @@
-//! Curves of hand-made histories: what is found, what its peers have, and what is bounded.
+//! Curves of hand-made histories: the series found, the values of peers, and the bounds.
 
 use std::fmt::Write as _;
 
@@ -134,7 +134,7 @@ fn a_gauge_stands_beside_its_peers_from_a_minute_before_the_onset() {
         let band = point.peers.expect("peers");
         assert_eq!([band.low, band.median, band.high], [1.98e9; 3]);
     }
-    // One more scrape is one more point; the same scrape again is none.
+    // One more scrape adds a point; the same scrape again adds none.
     world.read(1, 115, &clocks(1, 115));
     for seconds in [115, 116] {
         let curves = world.tick(std::slice::from_ref(&incident), seconds);

@@ -1,5 +1,5 @@
 //! What probes and transports still count of a fault that is over. Their window is longer than that of the
-//! counters that named its part, so that losses of the past would open a separate incident once the
+//! counters that named its part, so that past losses would open a separate incident once the
 //! counters are quiet.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +24,8 @@ pub(crate) struct AfterEffects {
 
 impl AfterEffects {
     /// Roots that only probes name, and that an open incident accounted for within the window of the probes: what was lost
-    /// behind a dead switch is counted on each of its cables when it is back, and what was late at a paused leaf by all who
-    /// sent through it. They open no incident: a fault that is still there names its part after that time.
+    /// behind a dead switch is counted on each of its cables when it is back, and delay at a paused leaf by every node that
+    /// sent through it. They open no incident: a fault that persists names its part after that time.
     pub(crate) fn among(
         &mut self,
         fabric: &Fabric,

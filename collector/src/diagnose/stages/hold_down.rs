@@ -1,4 +1,4 @@
-//! Cables whose loss may turn out to be their switch's, once the others on it have been seen.
+//! Cables whose loss may turn out to be their switch's, once its other cables have been seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,7 +65,7 @@ impl Losses {
     }
 }
 
-/// Whether the loss of a cable cannot be its switch's any more: enough others on it were seen at this moment or later.
+/// Whether the loss of a cable can no longer be its switch's: enough others on it were seen at this time or later.
 pub(crate) fn is_its_own(
     fabric: &Fabric,
     history: &History,

@@ -1,8 +1,8 @@
-//! What opens an incident at its first tick: readings that neither one bad scrape nor a passing state can make.
+//! What opens an incident at its first tick: readings that neither one bad scrape nor a transient state can cause.
 //!
-//! A port that is down, links that train, values that are missing: each of them may be over at the next look, and
-//! waits for it. What a device has counted as a separate event, many hosts report independently, or a host has
-//! reported at two looks before the tick, does not.
+//! A port that is down, links that train, values that are missing: each of them may be over at the next scrape, and
+//! waits for it. Evidence that a device has counted as a separate event, many hosts report independently, or a host has
+//! reported on two scrapes before the tick, does not wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,15 +18,15 @@ use crate::diagnose::stages::hold_down::is_its_own;
 use crate::diagnose::stages::lost_links::{PARENT_MIN_CHILDREN, cables_of, is_lost_cable};
 use crate::store::History;
 
-/// Classes that a counter of events proves: the driver has reported about a fatal XID and the GPU is silent; the
+/// Classes that a counter of events proves: the driver has reported a fatal XID and the GPU does not respond; the
 /// watchdog of a NIC has counted a storm and the NIC pauses its switch.
 const COUNTED: [(&Class, &str); 2] = [
     (&GPU_LOST, GPU_XID_EVENTS.name),
     (&PFC_STORM, NIC_PAUSE_STORMS.name),
 ];
-/// Classes of which two looks at the host are proof.
+/// Classes that two scrapes of the host prove.
 const LOST: [&Class; 2] = [&PORT_DOWN, &NVLINK_DOWN];
-/// Fewest hosts that prove a switch to be down by losing their light together: each is a separate reading, and as
+/// Fewest hosts that prove a switch to be down by losing their links together: each is a separate reading, and as
 /// many as make a parent are stronger than a confirmation scrape of one.
 const MIN_HOSTS: usize = PARENT_MIN_CHILDREN;
 

@@ -1,5 +1,5 @@
 //! What faults cost jobs: the throughput of each relative to its baseline, and the GPU-seconds that
-//! it loses by part and class. What slows no job does not page: it can wait for working hours.
+//! it loses by part and class. A fault that slows no job does not page: it can wait for working hours.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -21,7 +21,7 @@ use crate::jobs::tensor_activity::active_share;
 use crate::stages::{LeftOut, Step};
 use crate::store::{History, Increase, NodeHistory, Window};
 
-/// Slowdown from which a job is delayed: its steps are so much longer than usual.
+/// Slowdown from which a job is delayed: its steps are that much longer than usual.
 pub const MIN_SLOWDOWN: f64 = 0.05;
 /// Time over which the baseline throughput is a median.
 const USUAL_SECONDS: f64 = 30.0 * 60.0;
@@ -32,7 +32,7 @@ const MIN_USUAL_SECONDS: f64 = 5.0 * 60.0;
 const NOW_SECONDS: f64 = 30.0;
 /// Time between two samples of the throughput.
 const POINT_SECONDS: f64 = 10.0;
-/// Nodes of a job that are looked at, evenly spread: its ranks go in step.
+/// Nodes of a job that are sampled, evenly spread: its ranks progress at the same rate.
 const SAMPLED_NODES: usize = 64;
 /// Bytes a second from which the ports of a job show its throughput; with less its GPUs do.
 const MIN_RATE: f64 = 1e8;
@@ -44,10 +44,10 @@ const ENDED_SECONDS: f64 = 3600.0;
 /// Utilization below which a GPU does nothing: monitoring alone can show a percent or two (a choice).
 const MOST_UNUSED: f64 = 0.05;
 /// For how long GPUs that do nothing are idle: between two phases of a job they do nothing for less (a choice).
-const IDLE_SECONDS: f64 = 60.0;
+pub(crate) const IDLE_SECONDS: f64 = 60.0;
 
-/// Classes of parts that go on slower than they could. They page if a job is delayed; all others
-/// are hard: what is gone, or runs at a lower rate or width, pages at once.
+/// Classes of parts that continue more slowly. They page if a job is delayed; all others
+/// are hard: a part that is missing, or runs at a lower rate or width, pages at once.
 const SOFT: [&Class; 7] = [
     &GPU_SLOW,
     &HOST_POWER,
@@ -58,7 +58,7 @@ const SOFT: [&Class; 7] = [
     &SWITCH_QOS,
 ];
 
-/// What reports how fast a job goes.
+/// Source of a job's throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Measure {
     /// Bytes that its ports send.
@@ -67,7 +67,7 @@ enum Measure {
     Gpus,
 }
 
-/// How fast one job goes.
+/// Throughput of one job.
 #[derive(Debug, Default)]
 struct Pace {
     measure: Option<Measure>,
@@ -124,7 +124,7 @@ impl Pace {
     }
 }
 
-/// Median over what is sampled of a job; none if nothing is reported.
+/// Median over the sampled nodes of a job; none if nothing is reported.
 fn measured(job: &Job, history: &History, measure: Measure) -> Option<f64> {
     let step = job.nodes.len().div_ceil(SAMPLED_NODES).max(1);
     let mut values = Vec::new();
@@ -173,7 +173,7 @@ pub struct Lost {
     pub gpu_seconds: f64,
 }
 
-/// What a moment costs.
+/// Cost of faults, as of one tick.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Costs {
     /// By job: its throughput as a share of its baseline, of those that are known.
@@ -192,7 +192,7 @@ pub struct Impact {
     lost: BTreeMap<(JobName, String, &'static str), (f64, Timestamp)>,
     /// Incidents that have paged: an incident that has paged stays critical until it resolves.
     paged: BTreeSet<String>,
-    /// Incidents that no known job waits for, with whether their node was idle when they began: it may fall silent, and its
+    /// Incidents that no known job waits for, with whether their node was idle when they began: it may become stale, and its
     /// GPUs stop.
     idle: BTreeMap<String, bool>,
     last: Option<Timestamp>,
@@ -313,7 +313,7 @@ impl Impact {
     }
 }
 
-/// Whether a job may go on as fast as before: the part goes on, or others carry what it carried.
+/// Whether a job may have its usual throughput: the part works, or others carry its load.
 fn is_soft(incident: &Incident) -> bool {
     SOFT.contains(&incident.class) || matches!(incident.root, Part::SwitchLink(..))
 }
@@ -325,7 +325,7 @@ fn is_small(incident: &Incident) -> bool {
 }
 
 /// Whether it is known that no job runs on the node of an incident's part: its exporter reports its jobs, and none; or others
-/// report theirs or compute, and its GPUs did nothing lately, or when it fell silent.
+/// report theirs or compute, and its GPUs did nothing lately, or when it became stale.
 fn is_idle(incident: &Incident, history: &History, jobs: &Jobs, now: Timestamp) -> bool {
     let Some(node) = incident.root.node() else {
         return false;
@@ -342,7 +342,7 @@ fn is_idle(incident: &Incident, history: &History, jobs: &Jobs, now: Timestamp) 
 }
 
 /// Whether a node has GPUs that were all unused for the last [`IDLE_SECONDS`] that it reported.
-fn does_nothing(node: &NodeHistory) -> bool {
+pub(crate) fn does_nothing(node: &NodeHistory) -> bool {
     let mut gpus = node.series(&GPU_UTILIZATION).peekable();
     let is_unused = |window: Window<'_>| {
         let newest = window.latest().map(|(newest, _)| newest);

@@ -91,8 +91,8 @@ pub(crate) fn parents(
         }
         let claim = (known_down, share, gone.len());
         for child in &gone {
-            // Of the two ends of a cable the one that lost the greater share explains it: a dead leaf takes
-            // a third of a small spine's cables with it. Where both lost all, one fault is likelier than
+            // Of the two ends of a cable the one that lost the greater share explains it: a dead leaf takes down
+            // a third of a small spine's cables. Where both lost all, one fault is likelier than
             // several: behind a dead leaf all cables of whole hosts may end.
             let known = parents.get(child);
             let better = known.is_none_or(|known| claim > (known.0, known.1, known.2));
@@ -193,7 +193,7 @@ fn leave_out_unsaid(
 }
 
 /// Cables between the same two switches whose links are down together are one fault: of a line card, a trunk or a setting. The
-/// first of them by name stands for all.
+/// first of them by name represents all.
 pub(crate) fn bundles(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let lost = findings
         .iter()

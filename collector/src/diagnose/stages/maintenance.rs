@@ -1,4 +1,4 @@
-//! Maintenance windows of parts: what they explain stays an incident and does not page.
+//! Maintenance windows of parts: incidents that they explain stay open and do not page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +20,7 @@ const CLASSES: [&str; 8] = [
     "host", "switch", "gpu", "nvlink", "pcie", "nic", "link", "storage",
 ];
 
-/// A part, or many: `*` in its text stands for any characters.
+/// A part, or many: `*` in its text matches any characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartPattern(Arc<str>);
 
@@ -78,7 +78,7 @@ impl fmt::Display for PartPattern {
 /// Maintenance windows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// What is worked on. A host stands for all that is in it and on its cables, a switch for its cables.
+    /// Components under maintenance. A host includes its parts and their cables, a switch its cables.
     pub parts: Vec<PartPattern>,
     /// Its begin.
     pub from: Timestamp,
@@ -98,7 +98,7 @@ impl Window {
         ))
     }
 
-    /// Whether what is seen at a moment may come from the work.
+    /// Whether evidence of this time may come from the work.
     pub fn holds_at(&self, at: Timestamp) -> bool {
         self.from <= at && !self.is_over(at)
     }
@@ -109,9 +109,9 @@ impl Window {
     }
 }
 
-/// Marks the incidents that a maintenance window explains, and takes their pages away: those of its parts, and those
-/// of which all evidence is of its parts. Evidence of a moment is compared with the windows of that moment, so that
-/// what lasts longer than the work pages.
+/// Marks the incidents that a maintenance window explains and removes their pages: those of its parts, and those
+/// of which all evidence is of its parts. Evidence is compared with the windows of its own time, so that
+/// a fault that outlasts the work pages.
 pub fn mark(windows: &[Arc<Window>], fabric: &Fabric, incidents: &mut [Incident]) {
     if windows.is_empty() || incidents.is_empty() {
         return;

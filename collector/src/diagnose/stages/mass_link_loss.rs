@@ -89,7 +89,7 @@ impl Storms {
     }
 }
 
-/// The part that a mass link loss is named by; none if all cables are connected to one part: then it is that part's
+/// The part that names a mass link loss; none if all cables are connected to one part: then it is that part's
 /// fault alone.
 ///
 /// It is the switch or host at which most of the cables end, if that is half of them; else the switch that is a

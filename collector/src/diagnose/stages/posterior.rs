@@ -1,7 +1,7 @@
 //! Fusion: all findings about one fault -> the probability of each candidate part, and that of none.
 //!
 //! ```text
-//! finding -> how likely it is that each part, or none, causes it: what it names, what is next to that, none
+//! finding -> likelihood of each cause: the part that it names, the parts next to that, none
 //! product over the findings -> one posterior for each part
 //! ```
 //!
@@ -26,7 +26,7 @@ const TOLD: usize = 3;
 const FURTHER: f64 = 0.5;
 /// Findings that are weighed, the strongest first: after so many nothing is open any more.
 const MOST_FINDINGS: usize = 32;
-/// No evidence is certain, and what is less likely than the rest of this is not worth telling.
+/// No evidence is certain, and a cause that is less likely than the rest of this is omitted.
 const AT_MOST: f64 = 0.999;
 
 /// A candidate for the root cause.
@@ -57,7 +57,7 @@ impl Weighed {
     }
 }
 
-/// What one finding reports: the probability that a part causes it, and that none does.
+/// Likelihood of one finding if a part causes it, and if none does.
 struct Vote {
     of: BTreeMap<Part, f64>,
     no_part: f64,

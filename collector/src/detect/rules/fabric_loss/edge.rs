@@ -200,7 +200,7 @@ fn at_one_end<'a>(of_job: &OfJob<'a>) -> Option<Found<'a>> {
 }
 
 /// The leaf of a NIC that is its job's only one there: all that it sends and receives crosses the leaf's cables to other switches,
-/// which may be what loses it. None where this is not known.
+/// which may be where the loss is. None where this is not known.
 fn leaf_of_single(view: &View<'_>, (node, port): (&NodeName, &RdmaPort)) -> Option<SwitchName> {
     let leaf_of_node =
         |node: &NodeName| leaf_of(view.fabric, &Part::Nic(node.clone(), port.device.clone()));

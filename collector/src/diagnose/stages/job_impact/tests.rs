@@ -1,4 +1,4 @@
-//! Two jobs that send a gigabyte a second, and a fault on one of them: who pages, and what it costs.
+//! Two jobs that send a gigabyte a second, and a fault on one of them: which incidents page, and what it costs.
 
 use railscope_model::identity::{NodeName, Part};
 
@@ -69,8 +69,8 @@ fn incident_by(
     )
 }
 
-/// Twenty minutes, of which the last ten have an incident on n0 and a job `a` of n0 to n3 that goes at `speed` of its
-/// usual pace from then on; `b` has n4, and no job n5. What is paged, and what is lost.
+/// Twenty minutes, of which the last ten have an incident on n0 and a job `a` of n0 to n3 that runs at `speed` of its
+/// usual throughput from then on; `b` has n4, and no job n5. Returns what is paged and what is lost.
 fn run(
     (usual_minutes, left_out): (u64, LeftOut),
     speed: f64,
@@ -152,7 +152,7 @@ fn what_is_not_known_takes_no_page_away_and_a_node_that_is_known_to_be_idle_page
     check(10, 1.0, &PORT_DOWN, "link/n5:mlx5_0/1", &[TICKET]);
     check(10, 1.0, &PORT_DOWN, "link/n6:mlx5_0/1", &[TICKET]);
     check(10, 1.0, &PORT_DOWN, "link/n7:mlx5_0/1", &[PAGE]);
-    // This node is unknown, and a switch has none.
+    // The node is unknown, and the component is a switch.
     check(10, 1.0, &PORT_DOWN, "link/n9:mlx5_0/1", &[PAGE]);
     check(10, 1.0, &SWITCH_QOS, "switch/leaf-1", &[PAGE]);
 }

@@ -1,0 +1,187 @@
+//! Packets that EFA devices retransmit: their protocol, SRD, counts neither negative acknowledgments nor gaps.
+//!
+//! A packet that is lost is counted by its sender. So a device whose own link loses packets retransmits, and so does each
+//! device that sends to it: with many senders each a little, in a ring one of them as much. Of two that retransmit either may be
+//! the cause; of more, the fabric or its load is.
+
+use std::collections::BTreeMap;
+
+use railscope_model::identity::{NodeName, Part, RdmaPort};
+use railscope_model::metric::{
+    RDMA_PORT_TRANSMIT_PACKETS, RDMA_RETRANSMITS, RDMA_TRANSPORT_EVENTS,
+};
+
+use super::{LOSS_SECONDS, MIN_LOST, MIN_RATE, NAME, SENT_IN_VAIN};
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::EDGE_LOSSY;
+use crate::detect::detector::{Evidence, Explanation, View};
+use crate::detect::peers::{MIN_PEERS, median};
+use crate::detect::registry::{Rule, Threshold};
+use crate::store::{Increase, NodeHistory, Window};
+
+/// How many times the share of the median device of its job a device retransmits: under load all retransmit.
+const ABOVE_MEDIAN: f64 = 20.0;
+/// Share of the largest rate from which a device of the same name retransmits as much.
+const ALIKE: f64 = 0.3;
+
+/// The rule as text.
+pub(super) fn explain() -> Explanation {
+    Explanation {
+        check: "An EFA device retransmits a far larger share of its packets than the others of its job.",
+        threshold: format!(
+            "at least {MIN_RATE:.0} packets per second and {MIN_LOST} of all, over {:.0} s and over {:.0} s, and {ABOVE_MEDIAN:.0} times the share of the median device of the job; if one of the same name on another node retransmits at least {:.0} % as much, it is an alternative; if more do, none is reported",
+            LOSS_SECONDS[0],
+            LOSS_SECONDS[1],
+            100.0 * ALIKE
+        ),
+        clears: "It retransmits no more than the others.",
+    }
+}
+
+/// The rule's own numbers.
+pub(super) fn rule() -> Rule {
+    Rule {
+        class: &EDGE_LOSSY,
+        signal: RDMA_RETRANSMITS.name,
+        thresholds: vec![
+            Threshold::new(
+                "share of its packets that a device retransmits, at least",
+                MIN_LOST,
+                "ratio",
+                "as for packets that are lost on other networks",
+            ),
+            Threshold::new(
+                "minimum number of packets per second",
+                MIN_RATE,
+                "1/s",
+                "a port flap causes a few (a choice)",
+            ),
+            Threshold::new(
+                "share of retransmitted packets, times that of the median device of its job, at least",
+                ABOVE_MEDIAN,
+                "times",
+                "under load all devices retransmit (a choice)",
+            ),
+            Threshold::new(
+                "share of the largest rate from which another device of the same name is an alternative",
+                ALIKE,
+                "ratio",
+                "in a ring, a device and the one before it retransmit alike (a choice)",
+            ),
+        ],
+    }
+}
+
+/// What a device retransmits.
+struct Sender<'a> {
+    node: &'a NodeName,
+    port: RdmaPort,
+    /// Packets a second, the fewest in any of [`LOSS_SECONDS`].
+    rate: f64,
+    /// Of all packets that it sends.
+    share: f64,
+}
+
+/// Devices that retransmit far more than the others of their job.
+pub(super) fn evidence(view: &View<'_>) -> Vec<Evidence> {
+    let mut jobs: BTreeMap<_, Vec<Sender<'_>>> = BTreeMap::new();
+    for (node, history) in view.history.fresh_nodes(view.now) {
+        for sender in of_node(node, history) {
+            let job = view.jobs.of_nic(node, &sender.port.device);
+            jobs.entry(job.map(|job| &job.name))
+                .or_default()
+                .push(sender);
+        }
+    }
+    jobs.into_values()
+        .filter_map(|senders| of_job(view, senders))
+        .collect()
+}
+
+fn of_node<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Sender<'a>> {
+    let senders = history
+        .series(&RDMA_RETRANSMITS)
+        .filter_map(|(labels, window)| {
+            let mut labels = labels.values();
+            let (device, port) = (labels.next()?, labels.next()?);
+            let acknowledges = |event| {
+                let event = [device, port, event];
+                history.window(&RDMA_TRANSPORT_EVENTS, &event).is_some()
+            };
+            if SENT_IN_VAIN.into_iter().any(acknowledges) {
+                return None;
+            }
+            let sent = history.window(&RDMA_PORT_TRANSMIT_PACKETS, &[device, port])?;
+            let (rate, packets) = (least_rate(window)?, least_rate(sent)?);
+            Some(Sender {
+                node,
+                port: RdmaPort {
+                    device: device.parse().ok()?,
+                    port: port.parse().ok()?,
+                },
+                rate,
+                share: if packets > 0.0 { rate / packets } else { 0.0 },
+            })
+        });
+    senders.collect()
+}
+
+/// The lowest rate in any of [`LOSS_SECONDS`].
+fn least_rate(counter: Window<'_>) -> Option<f64> {
+    let rates = LOSS_SECONDS.map(|seconds| counter.newest_increase(seconds).map(Increase::rate));
+    rates
+        .into_iter()
+        .try_fold(f64::MAX, |least, rate| Some(least.min(rate?)))
+}
+
+/// The device of a job that retransmits most, if at most one other does so alike.
+fn of_job(view: &View<'_>, mut senders: Vec<Sender<'_>>) -> Option<Evidence> {
+    if senders.len() <= MIN_PEERS {
+        return None;
+    }
+    let usual = median(senders.iter().map(|sender| sender.share))?;
+    senders.retain(|sender| sender.rate >= MIN_RATE && sender.share >= ABOVE_MEDIAN * usual);
+    senders.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+    let (first, others) = senders.split_first()?;
+    let alike: Vec<&Sender<'_>> = others
+        .iter()
+        .filter(|other| other.rate >= ALIKE * first.rate)
+        .collect();
+    let is_pair =
+        |other: &Sender<'_>| other.node != first.node && other.port.device == first.port.device;
+    let is_known = match alike[..] {
+        [] => true,
+        [other] => is_pair(other),
+        _ => false,
+    };
+    if !is_known || first.share < MIN_LOST {
+        return None;
+    }
+    let link = |sender: &Sender<'_>| Part::HostLink(sender.node.clone(), sender.port.clone());
+    let (part, device) = (link(first), &first.port.device);
+    let mut statement = format!(
+        "{device} of {} retransmits {:.0} packets per second, {:.4} % of what it sends; the median device of its job {:.4} %.",
+        first.node,
+        first.rate,
+        100.0 * first.share,
+        100.0 * usual
+    );
+    for other in &alike {
+        statement += &format!(
+            " {} of {} retransmits {:.0}: one of the two sends to the other, and either may lose the packets.",
+            other.port.device, other.node, other.rate
+        );
+    }
+    Some(Evidence {
+        detector: NAME,
+        signal: RDMA_RETRANSMITS.name,
+        class: &EDGE_LOSSY,
+        // SRD sends again at once and over other paths.
+        effect: 0.0,
+        statement,
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        alike: alike.into_iter().map(link).collect(),
+        part,
+    })
+}
