@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// One cdylib. Not a Cargo dependency, because its `nvml*` symbols must not be linked into our own binary.
 fn compile(output: &Path, cfg: Option<&str>) -> Result<(), Box<dyn Error>> {
     if variable("CARGO_CFG_TARGET_OS")? != "linux" || variable("CARGO_CFG_TARGET_ENV")? == "musl" {
-        // No dlopen of a cdylib there: `install` then says so, and everything else still builds.
+        // No dlopen of a cdylib there: `install` then reports it, and everything else still builds.
         std::fs::write(output, [])?;
         return Ok(());
     }
@@ -35,7 +35,7 @@ fn compile(output: &Path, cfg: Option<&str>) -> Result<(), Box<dyn Error>> {
         "--edition",
         "2024",
     ]);
-    // Always optimised and stripped: the mock answers in the hot loop of the code under test, and is embedded twice.
+    // Always optimized and stripped: the mock runs in the hot loop of the code under test, and is embedded twice.
     rustc.args([
         "-C",
         "opt-level=2",

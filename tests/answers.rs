@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::root;
 
-/// The commands of the document, each with the lines that it is said to print.
+/// The commands of the document, each with the lines that it is documented to print.
 fn answers(document: &str) -> Vec<(&str, Vec<&str>)> {
     let blocks = document.split("```console\n$ railscope ").skip(1);
     let answer = |block| {
@@ -30,7 +30,7 @@ fn every_answer_of_the_document_is_what_its_command_prints() {
         let printed = [output.stderr, output.stdout].concat();
         let printed = String::from_utf8_lossy(&printed);
         let mut rest: &str = &printed;
-        // Parts that are left out stand as three dots.
+        // Omitted parts are shown as three dots.
         for part in lines.iter().flat_map(|line| line.split("...")) {
             let found = rest.find(part.trim_end());
             let Some(at) = found else {

@@ -1,4 +1,4 @@
-//! The rules of ARCHITECTURE.md, kept: who depends on whom, who touches the machine, what stays pure.
+//! The rules of ARCHITECTURE.md, checked: dependencies, access to the machine, pure modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -332,7 +332,7 @@ fn every_source_file_belongs_to_a_crate() {
         .collect();
     // Compiled by simulator/build.rs.
     roots.push(root().join("simulator/nvml-mock/src/lib.rs"));
-    // A workspace of its own, built by tests/fuzz/run.
+    // A separate workspace, built by tests/fuzz/run.
     roots.push(root().join("tests/fuzz/src/main.rs"));
     let reached: BTreeSet<_> = roots.iter().flat_map(|path| reached(path)).collect();
     for Source { path, .. } in sources() {
@@ -373,7 +373,7 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|metadata| metadata.permissions().mode() & 0o111 == 0o111)
 }
 
-/// The page for people: every metric, by who writes it. Written anew by `UPDATE_EXPECT=1 cargo test`.
+/// The generated document: every metric, by component that exports it. Rewritten by `UPDATE_EXPECT=1 cargo test`.
 #[test]
 fn the_metric_reference_is_the_catalogue() {
     let mut page = String::from(

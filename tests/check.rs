@@ -60,7 +60,7 @@ fn both_formats_hold_the_same_findings() {
     }
 }
 
-/// Eight GPUs that NVML tells one after the other: none is judged before it has spoken.
+/// Eight GPUs that NVML reports one after the other: none is evaluated before it has reported.
 #[test]
 fn a_healthy_node_whose_gpus_all_answer_has_no_finding() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -211,7 +211,7 @@ fn the_root_cause_is_two_links_from_the_fleet() {
     }
 }
 
-/// The way to each scenario's cause as `docs/dashboards.md` has it: its name, and the panels, each with its dashboard.
+/// The path to each scenario's cause as `docs/dashboards.md` has it: its name, and the panels, each with its dashboard.
 fn routes() -> Vec<(String, Vec<(String, String)>)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/dashboards.md");
     let document = std::fs::read_to_string(path).expect("a document");

@@ -1,7 +1,7 @@
 //! Every dashboard keeps the rules of Grafana's dashboard-linter and ours, and names only series that exist. Its
 //! links are in `dashboard_links.rs`.
 //!
-//! Of the linter's rules one is left out: matchers on job and instance in every selector. All series of ours
+//! One of the linter's rules is omitted: matchers on job and instance in every selector. All series of ours
 //! begin with `railscope_`, and the variables `cluster` and `node` choose among them.
 
 use std::collections::HashSet;
@@ -80,7 +80,7 @@ pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Title and content of each panel, rows left out.
+/// Title and content of each panel, without rows.
 pub(crate) fn panels(dashboard: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let panels = list(dashboard, "/panels")
         .iter()

@@ -15,10 +15,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::{Http, Process, RAILSCOPE, free_port, wait_for};
 
-/// Targets, each with an address of its own: connections are kept by address.
+/// Targets, each with its own address: connections are kept by address.
 const TARGETS: usize = 150;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Intervals through which the web server is asked after all targets were reached.
+/// Intervals during which the web server is queried after all targets were reached.
 const ASKED: usize = 10;
 const PAGE: &str = "# TYPE railscope_node_cpus gauge\nrailscope_node_cpus 4\n";
 

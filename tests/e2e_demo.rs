@@ -1,5 +1,5 @@
 //! The demo breaks one part of a simulated cluster; real exporters and the real collector name that part, that
-//! class and nothing else, and a cluster without a fault stays silent.
+//! class and nothing else, and a cluster without a fault has no incident.
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
 
@@ -13,19 +13,19 @@ use serde_json::Value;
 use support::{Demo, Http, RAILSCOPE};
 
 /// Three times the 30 s that the demo takes at most from the fault to its incident: other programs run beside this one, and a
-/// collector whose scrapes time out reports nothing until they are whole again.
+/// collector whose scrapes time out reports nothing until they are complete again.
 const DETECTED_WITHIN: Duration = Duration::from_secs(90);
 /// How long the incident must then stay the only one.
 const ALONE_FOR: Duration = Duration::from_secs(8);
 const SILENT_FOR: Duration = Duration::from_secs(30);
 
-/// The demo of eight nodes with this fault has one incident of the class, about the part that it says it broke.
+/// The demo of eight nodes with this fault has one incident of the class, about the part that it reports as broken.
 fn names(fault: &str, class: &str) {
     let few = ["--nodes", "8", "--fault", fault, "--fault-after", "2s"];
     plays(&few, class);
 }
 
-/// The demo with these arguments settles on one incident of the class, about the part that it says it broke, and has none
+/// The demo with these arguments settles on one incident of the class, about the part that it reports as broken, and has none
 /// before it breaks. Returns the incident.
 fn plays(arguments: &[&str], class: &str) -> Value {
     let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
@@ -107,7 +107,7 @@ fn a_port_that_went_down_is_named_and_a_replay_of_the_recording_names_it_alike()
             "{live}: {incident} {replayed}"
         );
     }
-    // A page that arrives during a live tick is seen by the next one, a second later; a replay has no such race.
+    // A scrape that arrives during a live tick is seen by the next one, a second later; a replay has no such race.
     let since = [&incident, replayed].map(|told| told["since"].as_f64().expect("a time"));
     let apart = (since[0] - since[1]).abs();
     assert!(apart < 2.0, "{apart} s: {incident} {replayed}");
@@ -189,7 +189,7 @@ fn a_healthy_cluster_is_silent() {
     demo.stop();
 }
 
-/// Runs `railscope demo inject` on this demo; says how it ended and what it printed.
+/// Runs `railscope demo inject` on this demo; returns how it ended and what it printed.
 fn inject(demo: &Demo, arguments: &[&str]) -> (bool, String) {
     let address = demo.url.trim_start_matches("http://");
     let mut command = Command::new(RAILSCOPE);
@@ -210,7 +210,7 @@ fn becomes(demo: &Demo, http: &Http, parts: &[&str]) {
     });
 }
 
-/// The job has written its step times, an exporter has read them, and the collector knows whose they are.
+/// The job has written its step times, an exporter has read them, and the collector has assigned them to the job.
 fn reports_step_times(demo: &Demo, http: &Http) {
     let median = "/items/0/step_times/quantiles_seconds/p50";
     support::wait_for("step times of the job", Duration::from_secs(120), || {

@@ -1,5 +1,5 @@
 //! From a fault to the page for it, through real exporters, collector, Prometheus and Alertmanager: one page that
-//! names the part, whatever else shows symptoms, and none where no part is to blame.
+//! names the part, whatever else shows symptoms, and none without a faulty part.
 //!
 //! The slow ones: `cargo test -p railscope --test e2e_detection -- --ignored --nocapture`, or `tests/run --slow`.
 
@@ -17,9 +17,9 @@ use support::{RAILSCOPE, Sink, need, wait_for};
 /// For all of it to start on a machine that others use too.
 const STARTED_WITHIN: Duration = Duration::from_secs(60);
 /// From the fault to the page; the goal for a hard fault is 10 s to the incident, and the demo's Prometheus scrapes
-/// and judges every 2 s.
+/// and evaluates rules every 2 s.
 const PAGED_WITHIN: Duration = Duration::from_secs(60);
-/// How long there must be no second page. The rule for ports that nobody explains waits a minute.
+/// How long there must be no second page. The rule for unexplained ports waits a minute.
 const ALONE_FOR: Duration = Duration::from_secs(10);
 const ALONE_FOR_LONG: Duration = Duration::from_secs(75);
 
@@ -30,7 +30,7 @@ struct Times {
     page: Duration,
 }
 
-/// Plays a scene and holds it to one page, for the part that the demo breaks and of this class.
+/// Plays a scene and expects exactly one page, for the part that the demo breaks and of this class.
 fn one_page(scene: &str, nodes: &str, class: &str, alone_for: Duration) -> Option<Times> {
     let sink = Sink::start();
     let mut site = Site::start(
@@ -70,7 +70,7 @@ fn one_page(scene: &str, nodes: &str, class: &str, alone_for: Duration) -> Optio
     assert_eq!(alerts.len(), 1, "{alerts:?}");
     assert_eq!(alerts[0]["labels"]["component"], *part, "{alerts:?}");
     assert_eq!(alerts[0]["annotations"]["class"], class, "{alerts:?}");
-    // A ticket may follow, such as that a dead switch keeps the subnet from being read whole.
+    // A ticket may follow, such as for a subnet that cannot be read completely due to a dead switch.
     let quiet_until = Instant::now() + alone_for;
     while let Some((path, more)) = sink.next(quiet_until.saturating_duration_since(Instant::now()))
     {
@@ -133,7 +133,7 @@ fn slow_ranks_with_unequal_work_are_no_page() {
     site.demo.stop();
 }
 
-/// Every scene of the demo: the nodes that it needs, and the cause of its fault; none where no part is to blame.
+/// Every scene of the demo: the nodes that it needs, and the cause of its fault; none without a faulty part.
 const SCENES: &[(&str, &str, Option<&str>)] = &[
     ("slow-gpu", "8", Some("gpu-power-cap")),
     ("thermal", "8", Some("gpu-thermal")),
@@ -150,12 +150,12 @@ const SCENES: &[(&str, &str, Option<&str>)] = &[
     ("dead-uplink", "32", Some("uplink-down")),
     ("calm-roce", "32", None),
 ];
-/// Times of the rules, so that a scene takes minutes: what is held, grouped and inhibited stays.
+/// Times of the rules, so that a scene takes minutes: `for`, grouping and inhibition stay.
 const TIMES: &[(&str, &str)] = &[
     ("keep_firing_for: 10m", "keep_firing_for: 40s"),
     ("keep_firing_for: 2m", "keep_firing_for: 10s"),
 ];
-/// From the begin of a fault to the notification, and from its end to the resolve: some checks look at five minutes.
+/// From the begin of a fault to the notification, and from its end to the resolve: some checks use five minutes.
 const NOTIFIED_WITHIN: Duration = Duration::from_secs(240);
 const RESOLVED_WITHIN: Duration = Duration::from_secs(600);
 /// How long nothing else may come: longer than any rule of one fault waits, and than what holds it.
@@ -180,7 +180,7 @@ fn described(path: &str, notification: &Value) -> String {
     format!("{path} {status} {component} {}", names.join(","))
 }
 
-/// Plays one scene up to the end of its fault; returns what is not as it should be.
+/// Plays one scene up to the end of its fault; returns the differences from what is expected.
 fn play(scene: &str, nodes: &str, cause: Option<&str>) -> Result<(), String> {
     let sink = Sink::start();
     let arguments = ["--scene", scene, "--nodes", nodes, "--fault-after", "10s"];

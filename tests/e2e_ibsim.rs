@@ -1,5 +1,5 @@
 //! A simulated InfiniBand subnet under a real subnet manager, read by the collector through the real
-//! `ibnetdiscover`: the right verdict, and a cable that is cut is named, that one alone, until it is back.
+//! `ibnetdiscover`: the right classification, and only the cut cable is named, until it is back.
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
 
@@ -151,7 +151,7 @@ fn answers_that_never_come_make_a_sweep_partial_and_nothing_else() {
         collector.wait_for_sweeps("complete", 1);
     }
     assert_eq!(collector.incidents(), Ok(Vec::new()));
-    // A cable that is cut while somebody else does not answer is found all the same.
+    // A cable that is cut while another device does not respond is still found.
     subnet.command(r#"Error "leaf-su0-r5" 100 17"#);
     subnet.command(r#"Unlink "leaf-su0-r3"[2]"#);
     let host_cable = ("link/gpu-node-01:mlx5_3/1", "port-down");

@@ -31,7 +31,7 @@ const UNITS: usize = 2;
 const RAILS: usize = 2;
 const HOSTS_OF_UNIT: usize = 4;
 /// lldpd sends when a link comes up, then every second; a busy machine may need much longer, and what was
-/// lost on the way from one cabling to the next is a ticket until it has been well for a while.
+/// lost between one cabling and the next is a ticket until it has been healthy for a while.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A namespace with its lldpd, which ends with it.
@@ -81,7 +81,7 @@ impl Device {
         String::from_utf8_lossy(&run.expect("lldpctl").stdout).into_owned()
     }
 
-    /// What its exporter would say: neighbours from its lldpd, and each interface as that of an RDMA device.
+    /// What its exporter would report: neighbors from its lldpd, and each interface as that of an RDMA device.
     fn reading(&self) -> NodeReading {
         let mut reading = NodeReading::default();
         for rail in 0..RAILS {
@@ -215,7 +215,7 @@ impl Site {
             .collect()
     }
 
-    /// One look of the collector.
+    /// One read of the collector.
     fn look(&self, analyzer: &mut Analyzer, at: Timestamp) -> ClusterView {
         for host in &self.hosts {
             let node: NodeName = host.name.parse().expect("a name");
@@ -228,8 +228,8 @@ impl Site {
         analyzer.tick(at)
     }
 
-    /// Looks until the graph has these cables and no others, each seen from both of its ends, nobody
-    /// contradicts anybody, and these are the incidents.
+    /// Reads until the graph has these cables and no others, each seen from both of its ends, without
+    /// contradictions, and with these incidents.
     fn watch(&self, analyzer: &mut Analyzer, tick: &mut u64, incidents: &[&str]) -> ClusterView {
         let (begun, expected) = (Instant::now(), self.expected());
         loop {
@@ -256,7 +256,7 @@ fn cable(mut ends: [String; 2]) -> String {
     ends.join(" - ")
 }
 
-/// Cables that are there and that all who can see them do see.
+/// Cables that are present and seen by all possible witnesses.
 fn cables(view: &ClusterView) -> BTreeSet<String> {
     let fabric = &view.fabric;
     let mut cables = BTreeSet::new();

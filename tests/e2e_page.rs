@@ -1,4 +1,4 @@
-//! The page in a real browser: it names the fault of the demo, and a picture of it is kept for people to look at.
+//! The web page in a real browser: it names the fault of the demo, and a picture of it is kept for inspection.
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
 
@@ -74,7 +74,7 @@ fn the_page_names_the_fault_of_the_demo() {
     demo.stop();
 }
 
-/// What the button does, as a browser sends it; from a page of somebody else it does nothing.
+/// What the button does, as a browser sends it; from another origin's page it does nothing.
 fn breaks_by_button_only_from_its_own_page(demo: &Demo, http: &Http) {
     let address = demo.url.trim_start_matches("http://");
     for (origin, status) in [("http://evil.example", "403"), (demo.url.as_str(), "303")] {
@@ -102,7 +102,7 @@ fn breaks_by_button_only_from_its_own_page(demo: &Demo, http: &Http) {
     );
 }
 
-/// The page holds the words, needs nothing from elsewhere, and can be drawn.
+/// The page contains the text, needs no external resource, and can be drawn.
 fn shows(program: &Path, profile: &Path, name: &str, url: &str, words: &[String]) {
     let mut chromium = browser(program, profile, WINDOW);
     let (well, dom) = run(chromium.arg("--dump-dom").arg(url), DRAWN_WITHIN);

@@ -1,6 +1,6 @@
-//! A picture of each dashboard over the demo, for people to look at: there is no Grafana here.
+//! A picture of each dashboard over the demo, for inspection: there is no Grafana here.
 //!
-//! Ignored, for it takes ten minutes: `cargo test -p railscope --test e2e_pictures -- --ignored --nocapture`. With
+//! Ignored, as it takes ten minutes: `cargo test -p railscope --test e2e_pictures -- --ignored --nocapture`. With
 //! `RAILSCOPE_PROMETHEUS=http://127.0.0.1:9090` it draws the last `RAILSCOPE_MINUTES` (15) of that server in place of demos.
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
@@ -57,7 +57,7 @@ const SCENES: &[Scene] = &[
     },
 ];
 const LATELY: Duration = Duration::from_secs(15 * 60);
-/// What Grafana's data source would be told.
+/// Settings of Grafana's data source.
 const SCRAPE_SECONDS: f64 = 5.0;
 
 #[test]
@@ -129,7 +129,7 @@ fn take<'a>(
     counts
 }
 
-/// How many panels of a dashboard have data, as its documentation says.
+/// How many panels of a dashboard have data, according to its documentation.
 fn documented(name: &str) -> usize {
     let text = std::fs::read_to_string(root().join("docs/dashboards.md")).expect("a document");
     let file = format!("| `{name}.json` |");

@@ -38,7 +38,7 @@ const FLOWS: u8 = 8;
 const TIMEOUT_SECONDS: f64 = 3.0;
 
 /// Hosts 0 on the first leaf, 1 and 2 on the second; two spines; the cable from the first leaf to the second spine is
-/// one that may lose packets on the way up.
+/// one that may lose packets upwards.
 struct Site {
     hosts: Vec<Namespace>,
     _switches: Vec<Namespace>,
@@ -49,7 +49,7 @@ fn host_address(host: usize) -> String {
     format!("10.{}.0.2", host + 1)
 }
 
-/// The spine's end of its cable to the first leaf: by this address it answers host 0.
+/// The spine's end of its cable to the first leaf: by this address it replies to host 0.
 fn spine_address(spine: usize) -> String {
     format!("10.9.{spine}.2")
 }
@@ -96,7 +96,7 @@ impl Site {
     }
 }
 
-/// Addresses of the cables between leaves and spines, and ways over both spines.
+/// Addresses of the cables between leaves and spines, and paths over both spines.
 fn route(leaves: &[Namespace; 2], spines: &[Namespace; 2]) {
     for (leaf, near) in leaves.iter().enumerate() {
         let mut ways = String::new();
@@ -145,7 +145,7 @@ fn veth(a: (&Namespace, &str), b: (&Namespace, &str)) {
     b.0.ip(&format!("link set {} up", b.1));
 }
 
-/// Runs what follows as nobody and with no capability: that is all that an exporter needs.
+/// Runs what follows as user nobody and without capabilities: an exporter needs no more.
 const AS_NOBODY: &[&str] = &[
     "setpriv",
     "--reuid=65534",
@@ -156,7 +156,7 @@ const AS_NOBODY: &[&str] = &[
     "--no-new-privs",
 ];
 
-/// As nobody, where nobody may read the program.
+/// As user nobody, if that user may read the program.
 fn as_nobody() -> &'static [&'static str] {
     let mut version = Command::new(AS_NOBODY[0]);
     version.args(&AS_NOBODY[1..]).args([RAILSCOPE, "--version"]);
@@ -193,7 +193,7 @@ impl<'a> Exporter<'a> {
         }
     }
 
-    /// The full page; none while it is not up yet.
+    /// The full profile; none while it is not up yet.
     fn page(&self) -> Option<String> {
         let answer = self.namespace.inside(|| {
             let mut stream = TcpStream::connect("127.0.0.1:10660")?;
@@ -222,7 +222,7 @@ impl Drop for Exporter<'_> {
     }
 }
 
-/// What host 0 says of one flow.
+/// What host 0 reports of one flow.
 #[derive(Debug, Clone, Default)]
 struct Flow {
     sent: u64,
@@ -237,7 +237,7 @@ impl Flow {
     }
 }
 
-/// What host 0 says of its flows, by peer and number.
+/// What host 0 reports of its flows, by peer and number.
 type Flows = BTreeMap<(String, u8), Flow>;
 
 fn flows(page: &str) -> Flows {
@@ -266,7 +266,7 @@ fn flows(page: &str) -> Flows {
     flows
 }
 
-/// The values of series of this name, by their labels as they stand there.
+/// The values of series of this name, by their label text.
 fn values(page: &str, name: &str) -> BTreeMap<String, f64> {
     let series = parse(page).filter_map(|line| match line {
         Ok(Line::Series(series)) if series.name == name => {
@@ -277,7 +277,7 @@ fn values(page: &str, name: &str) -> BTreeMap<String, f64> {
     series.collect()
 }
 
-/// Probes of a peer that spent more than a tenth of a second in the node that answers.
+/// Probes of a peer that spent more than 0.1 s in the responder.
 fn long_stays(page: &str) -> f64 {
     let of = |word: &str| {
         let name = format!("railscope_probe_responder_seconds_{word}");
@@ -290,7 +290,7 @@ fn long_stays(page: &str) -> f64 {
     of("count").values().sum::<f64>() - below.map_or(0.0, |(_, value)| *value)
 }
 
-/// Asks until the flows are as they should be.
+/// Scrapes until the flows are as expected.
 fn wait(from: &Exporter<'_>, what: &str, done: impl Fn(&Flows) -> bool) -> Flows {
     let begun = Instant::now();
     loop {
@@ -408,7 +408,7 @@ fn lossy_cable(site: &Site, prober: &Exporter<'_>) {
     }
 }
 
-/// A host that stops for a while shows in its own time, and neither as loss nor as a slow way.
+/// A host that stops for a while shows in its own time, and neither as loss nor as a slow path.
 fn slow_host(prober: &Exporter<'_>, others: &[Exporter<'_>]) {
     let before = wait(prober, "a page", |flows| !flows.is_empty());
     let stays = |host: usize| others[host].page().map_or(0.0, |page| long_stays(&page));

@@ -1,5 +1,5 @@
 //! The demo under a real Prometheus and Alertmanager with the shipped rules: one fault, one page, and
-//! every query of the dashboards answers.
+//! every query of the dashboards returns data.
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
 
@@ -19,7 +19,7 @@ use serde_json::Value;
 use support::site::{Site, tool};
 use support::{Demo, Http, Sink, need, root, run, run_with_input, wait_for};
 
-/// Long enough for a demo that shares two cores with the compiler of somebody else.
+/// Long enough for a demo that shares two cores with another user's compiler.
 const DETECTED_WITHIN: Duration = Duration::from_secs(60);
 /// The rule waits 30 s.
 const PAGED_WITHIN: Duration = Duration::from_secs(90);
@@ -211,7 +211,7 @@ fn dashboards_answer(site: &Site) {
     println!("{asked} queries of the dashboards answered");
 }
 
-/// How many queries were asked, or those that are wrong.
+/// The number of queries, or those that are wrong.
 fn ask_dashboards(site: &Site) -> Result<usize, String> {
     let mut wrong = Vec::new();
     let mut asked = 0;
@@ -304,7 +304,7 @@ fn what_exporters_and_collector_serve_passes_promtools_linter() {
             "1s",
         ],
     );
-    // With an incident, so that its series are on the page.
+    // With an incident, so that its series are exported.
     demo.wait_for_incident(&http, DETECTED_WITHIN);
     let targets = http
         .json(&format!("{}/api/v1/sd", demo.url))

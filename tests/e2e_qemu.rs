@@ -1,5 +1,5 @@
-//! A real kernel in a virtual machine, with soft-RoCE devices and a PCI hierarchy: what the exporter says in there is
-//! what sysfs, `rdma statistic` and `lspci` say, before and after traffic, errors and devices that come and go.
+//! A real kernel in a virtual machine, with soft-RoCE devices and a PCI hierarchy: what the exporter reports in there is
+//! what sysfs, `rdma statistic` and `lspci` print, before and after traffic, errors and devices that come and go.
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
 
@@ -30,7 +30,7 @@ const HIERARCHY: &str = "
     -device xio3130-downstream,id=down1,bus=switch,chassis=3,slot=4
     -device e1000e,bus=down0,romfile=";
 
-/// What the page says of RDMA ports in numbers of the kernel's.
+/// RDMA ports in the exposition, in the kernel's units.
 const PORTS: &[&str] = &[
     "railscope_rdma_port_errors_total",
     "railscope_rdma_port_physical_state",
@@ -44,7 +44,7 @@ const PORTS: &[&str] = &[
     "railscope_rdma_transport_events_total",
 ];
 
-/// What it says of PCI functions.
+/// PCI functions in the exposition.
 const FUNCTIONS: &[&str] = &[
     "railscope_pcie_aer_errors_total",
     "railscope_pcie_errors_total",
@@ -63,7 +63,7 @@ const SETTINGS: &[&str] = &[
     "railscope_pcie_max_read_request_bytes",
 ];
 
-/// What it says of NVMe functions that are split.
+/// Split NVMe functions in the exposition.
 const VIRTUAL: &[&str] = &[
     "railscope_nvme_max_virtual_functions",
     "railscope_nvme_sriov_info",
@@ -160,7 +160,7 @@ fn counters_of_tool(raw: &str) -> BTreeMap<String, u64> {
     counters
 }
 
-/// The page, the files and the tool say the same. Returns it.
+/// The exposition, the files and the tool agree. Returns it.
 fn ports_agree(name: &str, snapshot: &Snapshot) -> Series {
     let expected = ports(&snapshot.raw);
     same(name, &snapshot.page.only(PORTS), &expected);
@@ -244,7 +244,7 @@ fn soft_roce_ports_are_what_the_kernel_says_through_traffic_and_removal() {
     stopped_well(&results);
 }
 
-/// What the files say of one PCI function.
+/// One PCI function in the files.
 type Function = BTreeMap<String, Vec<String>>;
 
 /// Functions by address, each with its files' lines.
@@ -276,7 +276,7 @@ fn above(function: &Function) -> Vec<&str> {
     path
 }
 
-/// The addresses that the page has something of: endpoints with a driver, and the bridges above them.
+/// The addresses in the exposition: endpoints with a driver, and the bridges above them.
 fn watched(functions: &BTreeMap<String, Function>) -> BTreeSet<&str> {
     let named = functions
         .iter()
@@ -301,7 +301,7 @@ fn links(functions: &BTreeMap<String, Function>) -> Series {
             ("current_link_speed", "link_transfers_per_second", 1e9),
             ("max_link_speed", "link_max_transfers_per_second", 1e9),
         ] {
-            // So a switch of QEMU's says that it does not know.
+            // QEMU's switches report it as unknown.
             let known = first(function, file).filter(|text| !["0", "Unknown"].contains(text));
             if let Some(text) = known {
                 add(name, &[], number(text) * unit);
@@ -367,7 +367,7 @@ fn virtual_functions(functions: &BTreeMap<String, Function>) -> Series {
     expected
 }
 
-/// The settings that `lspci -vv` says functions have.
+/// The settings that `lspci -vv` prints for functions.
 fn settings(lspci: &str, watched: &BTreeSet<&str>) -> Series {
     let mut expected = Series::new();
     for function in lspci
@@ -445,7 +445,7 @@ fn pci_functions_are_what_the_kernel_says_through_errors_splitting_and_removal()
     let reads = series(SETTINGS[3], &[("pci", network)]);
     assert_eq!(lspci[&reads], 4096.0, "unlike the other functions'");
     same("whole", &page.only(VIRTUAL), &virtual_functions(&idle));
-    // The card hangs below a switch, on the second NUMA node.
+    // The card is below a switch, on the second NUMA node.
     assert_eq!(above(&idle[network]).len(), 3);
     assert_eq!(first(&idle[network], "numa_node"), Some("1"));
     assert!(
@@ -477,7 +477,7 @@ fn pci_functions_are_what_the_kernel_says_through_errors_splitting_and_removal()
     left.retain(|series| !series.contains("_kernel_hardware_event"));
     assert_eq!(left, Vec::<&str>::new());
     let (_, _, returned) = snapshot("returned");
-    // Its counters begin anew; everything else is as it was.
+    // Its counters restart; everything else is as it was.
     same("back", &returned, &links);
 
     let (page, split, _) = snapshot("split");

@@ -29,12 +29,12 @@ const SCRAPE_EVERY: u64 = 3;
 const PLUG_EVERY: u64 = 16;
 /// Time between two kills of the worker. One that lived for a minute is started again at once.
 const KILL_EVERY: Duration = Duration::from_secs(65);
-/// Looks at memory, descriptors and threads in the whole run.
+/// Samples of memory, descriptors and threads in the whole run.
 const LOOKS: u64 = 200;
 
 /// The rule of flatness. The first third warms up: caches fill and allocators take what they keep. Over the rest
 /// [`growth`] stays below this: a leak of 12 bytes a sample, or of 9 descriptors in sixteen hours, does not. One step up is no leak: the heap ends where the last label above a
-/// freed block stands, and goes up and down by half a megabyte with each new NVML worker. A run of less
+/// freed block is, and goes up and down by half a megabyte with each new NVML worker. A run of less
 /// than five minutes is warming up all along (windows of 60 s fill): there memory may grow four times as much.
 const MOST_GROWTH: [(&str, f64); 3] = [
     ("resident kB", 512.0),
@@ -89,7 +89,7 @@ fn usage(pid: u32) -> [f64; 3] {
 }
 
 /// By how much the values rise from the first to the last, by the slopes between any two of them (after Theil 1950
-/// and Sen 1968, who take the middle one). Two fifths are smaller than the one taken here: a single step, wherever
+/// and Sen 1968, who take the middle one). 40 % are smaller than the one taken here: a single step, wherever
 /// it stands, parts at most half of all pairs and does not move it; a steady rise moves them all.
 fn growth(values: &[f64]) -> f64 {
     let later = |(place, value): (usize, &f64)| {

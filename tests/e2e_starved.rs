@@ -47,7 +47,7 @@ impl Drop for Load {
 /// Waits, and adds the components of all open incidents.
 fn watch(demo: &Demo, http: &Http, until: Instant, seen: &mut BTreeSet<String>) {
     while Instant::now() < until {
-        // Under load an answer may take longer than the client waits.
+        // Under load a response may take longer than the client waits.
         for incident in demo.incidents(http).unwrap_or_default() {
             let component = incident["fault_domain"].as_str().expect("a component");
             seen.insert(component.to_owned());

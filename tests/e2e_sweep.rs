@@ -25,7 +25,7 @@ use support::{need, run, skip, wait_for};
 /// A tool may be slow on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Counters of `perfquery` and the kernel's names of them. It prints no words of traffic here: each MAD is traffic.
+/// Counters of `perfquery` and the kernel's names of them. It prints no traffic counters here: each MAD is traffic.
 const NAMES: [(&str, &str); 13] = [
     ("SymbolErrorCounter", "symbol_error"),
     ("LinkErrorRecoveryCounter", "link_error_recovery"),
@@ -83,7 +83,7 @@ fn sweep_until(sweeper: &mut Sweeper, what: &str, is: impl Fn(&Swept) -> bool) -
     }
 }
 
-/// What both ways of looking must agree on, in one order.
+/// The data on which both kinds of sweep must agree, in one order.
 fn canonical(subnet: &Seen) -> (Vec<Node>, Vec<String>) {
     let mut nodes = subnet.nodes.clone();
     nodes.sort_by_key(|node| node.guid);
@@ -100,7 +100,7 @@ fn canonical(subnet: &Seen) -> (Vec<Node>, Vec<String>) {
     (nodes, cables)
 }
 
-/// Whether a node is the one of this name: descriptions of switches say more than that.
+/// Whether a node is the one of this name: descriptions of switches contain more than that.
 fn is_named(node: &Node, name: &str) -> bool {
     let mut words = node
         .description
@@ -121,7 +121,7 @@ fn port_of<'a>(swept: &'a Swept, name: &str, port: u8) -> &'a PortReading {
 
 /// Counters by LID and port, as `perfquery` prints them for every port of these LIDs: of a switch all, of others the first.
 fn perfquery(subnet: &Subnet, nodes: &[Node]) -> BTreeMap<(u16, u8), BTreeMap<String, u64>> {
-    // A shell is told what to do by an argument, and those may not be long.
+    // A shell gets its commands as an argument, and those may not be long.
     let some = nodes.chunks(256);
     some.flat_map(|nodes| perfquery_some(subnet, nodes))
         .collect()
@@ -161,7 +161,7 @@ fn perfquery_some(subnet: &Subnet, nodes: &[Node]) -> BTreeMap<(u16, u8), BTreeM
     found
 }
 
-/// Sets counters all over the subnet to numbers of their own, some of them to their largest.
+/// Sets counters all over the subnet to distinct numbers, some of them to their maximum.
 fn set_counters(subnet: &mut Subnet, wiring: &Wiring) -> usize {
     let mut set = 0;
     let switches = wiring.switches.iter().map(|switch| switch.name.clone());
@@ -273,7 +273,7 @@ fn own_sweep_equals_ibnetdiscover_and_perfquery_port_by_port() {
     equals_the_tools(32, preload);
 }
 
-/// `RAILSCOPE_SWEEP_NODES` says how many nodes of eight adapters.
+/// `RAILSCOPE_SWEEP_NODES` is the number of nodes of eight adapters.
 #[test]
 #[ignore = "slow: a minute, most of it perfquery's"]
 fn slow_own_sweep_of_1024_adapters_equals_the_tools() {
@@ -356,7 +356,7 @@ fn every_change_of_a_cable_is_seen_by_the_next_sweep() {
         (&[["width", "3"]], "4xHDR"),
         (&[["width", "3"], ["espeed", "2"]], "4xEDR"),
     ] {
-        // opensm, which still looks after the swap, may write what it read of the port before: then all is set again.
+        // opensm, which still reads after the swap, may write what it read of the port before: then all is set again.
         let began = Instant::now();
         loop {
             for setting in settings {
@@ -380,7 +380,7 @@ fn every_change_of_a_cable_is_seen_by_the_next_sweep() {
 /// Names the simulated subnet to the process that has the kernel's stand-in preloaded.
 const UNDER_PRELOAD: &str = "RAILSCOPE_TEST_UNDER_UMAD2SIM";
 
-/// The stand-in asks libibumad whether headers name a P_Key, and libibumad knows that once it has opened a port itself.
+/// The stand-in queries libibumad whether headers name a P_Key, which libibumad knows once it has opened a port itself.
 fn open_by_libibumad() {
     // SAFETY: three functions of libibumad with their C signatures; the port is closed before anybody else uses it.
     unsafe {
@@ -433,7 +433,7 @@ fn sweep_through_umad() {
         canonical(&swept.subnet),
         swept.stats.refused
     );
-    // The stand-in's descriptors are none of the kernel's, which the standard library would notice when it closes one.
+    // The stand-in's descriptors are not the kernel's, which the standard library would notice when it closes one.
     std::mem::forget(sweeper);
 }
 
@@ -488,7 +488,7 @@ fn a_collector_that_sweeps_itself_names_a_cut_cable_and_says_what_sweeping_costs
     subnet.command(r#"Unlink "leaf-su0-r3"[2]"#);
     let host_cable = ("link/gpu-node-01:mlx5_3/1", "port-down");
     collector.wait_for_incidents("incident for the host's cable", OPENS_WITHIN, &[host_cable]);
-    // Who keeps silent is not gone.
+    // A device that does not reply is not removed.
     subnet.command(r#"Error "gpu-node-02-mlx5_5" 100 17"#);
     collector.wait_for_sweeps("partial", 3);
     let found = wait_for("incidents", OPENS_WITHIN, || collector.incidents());

@@ -104,7 +104,7 @@ fn rules_that_probe_name_a_dark_port_and_nobody_where_nothing_is_broken() {
     }
 }
 
-/// The same units on an Ethernet whose switches nobody reads, and whose exporters probe each other.
+/// The same units on an Ethernet whose switches are not read, and whose exporters probe each other.
 const PROBED: &str = "[fabric]\nnodes = 8\nnics_per_node = 2\ngpus_per_node = 2\ntransport = 'roce'\n\
     routing = 'ecmp'\nwiring = { kind = 'rail-optimised', nodes_per_su = 4 }\n\
     switches = { radix = 8 }\n[probes]\n";
@@ -138,7 +138,7 @@ fn what_nothing_counts_is_found_by_probes_and_only_by_them() {
     assert_eq!(alarms["healthy_pages"]["count"], 0);
 }
 
-/// Everything that can go wrong between nodes and collector, at a dose that leaves no node silent for long.
+/// Everything that can go wrong between nodes and collector, at a rate that leaves no node without data for long.
 const DELIVERY: &str = "[delivery]\nlost = 0.02\nlate = 0.05\nduplicated = 0.1\nskew_seconds = 1.0\n\
     counter_resets = 0.2\ncounter_wraps = 0.3\nrestarts = 0.3\n";
 
@@ -181,7 +181,7 @@ fn nobody_is_paged_where_nothing_is_broken() {
 
 #[test]
 fn a_rule_without_care_is_seen_to_cry_wolf() {
-    // The harness must be able to say that a detector is bad.
+    // The harness must be able to show that a detector is bad.
     let (_, report) = report(
         "duration = '30m'\nexpect = 'no-page'\n",
         &["--seeds", "1000..1001"],

@@ -18,7 +18,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Whether an NVML worker runs that was told to load this library.
+/// Whether an NVML worker runs that was configured to load this library.
 fn worker_runs(library: &Path) -> bool {
     let entries = std::fs::read_dir("/proc").expect("procfs").flatten();
     let commands = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());

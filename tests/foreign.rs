@@ -1,4 +1,4 @@
-//! A site without any exporter of Railscope: what its own exporters say is enough to name a part.
+//! A site without any exporter of Railscope: its own exporters' data is enough to name a part.
 
 use crate::others as foreign;
 
@@ -32,7 +32,7 @@ struct Site {
 }
 
 impl Site {
-    /// Nobody says what the targets are: their pages must.
+    /// The configuration does not give the targets' kinds: their expositions must.
     fn new(node: &railscope_model::identity::NodeName) -> Self {
         let reader = |port| {
             let url = format!("http://{node}:{port}/metrics");

@@ -1,5 +1,5 @@
 //! The fuzz targets without a fuzzer: seeds, seeds grown to 64 KiB, and seeds changed at random, the same each time.
-//! `tests/fuzz/run` goes on from here.
+//! `tests/fuzz/run` continues from here.
 
 #[path = "fuzz/src/targets/mod.rs"]
 mod targets;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use targets::{LONGEST, Run, TARGETS, timed};
 
-/// What grows with the square of its input takes longer, without optimisation and on any machine.
+/// What grows with the square of its input takes longer, without optimization and on any machine.
 const MOST: Duration = Duration::from_secs(20);
 /// What parsers of text stumble over.
 const WORDS: &[&[u8]] = &[
@@ -38,7 +38,7 @@ const WORDS: &[&[u8]] = &[
 struct Dice(u64);
 
 impl Dice {
-    /// Begins with a name, so that each target has numbers of its own.
+    /// Begins with a name, so that each target has its own numbers.
     fn named(name: &str) -> Self {
         let mix = |seed: u64, byte| (seed ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         Self(name.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
@@ -53,7 +53,7 @@ impl Dice {
     }
 }
 
-/// Says which input it was when a target panics.
+/// Reports the input when a target panics.
 struct Tried<'a>(&'a str, &'a [u8]);
 
 impl Drop for Tried<'_> {

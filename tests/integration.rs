@@ -1,5 +1,5 @@
 //! The quick tests of the whole, as one program: linking one is faster than linking each. Tests that run real
-//! servers are programs of their own, `e2e_*`.
+//! servers are separate programs, `e2e_*`.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stderr)] // helpers of tests; clippy lets only the tests themselves
 

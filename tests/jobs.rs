@@ -1,4 +1,4 @@
-//! Jobs on a simulated cluster, watched by the collector: whom their ranks wait for, what that costs, and who pages.
+//! Jobs on a simulated cluster, watched by the collector: stragglers, their cost, and which incidents page.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const START: Timestamp = Timestamp(1_800_000_000_000);
 /// Nodes of the cluster, with eight GPUs each; all but the last run the job.
 const NODES: u16 = 5;
 const GPUS: usize = 32;
-/// Time between two ticks, and between two looks at the steps of the job.
+/// Time between two ticks, and between two reads of the steps of the job.
 const TICK_SECONDS: u64 = 5;
 const LOOKS: u64 = 20;
 
@@ -30,7 +30,7 @@ fn cluster(imbalance: f64) -> Cluster {
     Cluster::with_jobs(spec, vec![job], 5).expect("a cluster")
 }
 
-/// A fault of an example's kind on one of the first nodes from a moment on.
+/// A fault of an example's kind on one of the first nodes from a given time on.
 fn inject(cluster: &mut Cluster, cause: &str, onset: f64) -> String {
     let seeds = 0..64;
     let mut faults = seeds.filter_map(|seed| examples::fault(cluster, cause, seed, onset));
@@ -160,6 +160,6 @@ fn one_slow_gpu_holds_up_all_of_its_job_and_what_that_costs_is_counted_to_it() {
         (0.8..=1.05).contains(&(lost / expected)),
         "{lost} of {expected}"
     );
-    // In its first seconds nobody had named it yet.
+    // In its first seconds it was not named yet.
     assert!(to_it >= 0.8 * lost, "{to_it} of {lost}");
 }

@@ -1,5 +1,5 @@
-//! Whole pages of whole machines: every source of a fixture machine, NVML by the mock through the real worker,
-//! read by the real binary and held against golden files. `UPDATE_EXPECT=1` blesses them anew.
+//! Full expositions of whole machines: every source of a fixture machine, NVML by the mock through the real worker,
+//! read by the real binary and compared with golden files. `UPDATE_EXPECT=1` updates these.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use crate::service::Exporter;
 use expect_test::expect_file;
 use railscope_simulator::show::nvml::{NodeGpus, STATE_FILE, install};
 
-/// Series of the default page of one node.
+/// Series of the default profile of one node.
 const BUDGET: usize = 600 - 2 * SERIES_OF_A_PATH_CLASS;
 /// What probes of one class of paths add: a histogram of ten bounds, lost probes, three quantiles. The collector's lists
 /// have two classes on fabrics of rails.
 const SERIES_OF_A_PATH_CLASS: usize = 13 + 1 + 3;
-/// When a page is complete: peak rates need a window, performance monitoring two samples, GPUs a worker.
+/// When an exposition is complete: peak rates need a window, performance monitoring two samples, GPUs a worker.
 const COMPLETE: Duration = Duration::from_secs(60);
-/// How long to wait for a page that nobody has blessed yet.
+/// How long to wait for an exposition without a golden file yet.
 const UNKNOWN: Duration = Duration::from_secs(12);
 
 /// Families whose values differ from run to run: the golden file holds the series and not the value.
@@ -40,7 +40,7 @@ fn root(machine: &str) -> PathBuf {
         .join(machine)
 }
 
-/// What of a page is the same on every run. The timer probe is left out: it runs on this machine's CPUs.
+/// The reproducible part of an exposition. The timer probe is omitted: it runs on this machine's CPUs.
 fn lasting(page: &str) -> String {
     let probe = [
         "railscope_host_stalls",

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// By how much a quantile of a native histogram may differ from what was measured.
 const ERROR: f64 = 0.045;
 
-/// Round trips that are known: 20 us, and one in 50 takes 1.3 ms.
+/// Known round trips: 20 us, and one in 50 takes 1.3 ms.
 struct Known;
 
 impl Sampler for Known {
@@ -110,7 +110,7 @@ fn values(http: &Http, url: &str, expression: &str) -> Vec<f64> {
     values.collect()
 }
 
-/// Name and labels of a series without those of its target, each bound written in one way, and its value.
+/// Name and labels of a series without those of its target, each bound in one spelling, and its value.
 type Series = BTreeMap<BTreeMap<String, String>, f64>;
 
 fn stored(http: &Http, url: &str) -> Result<Series, String> {
@@ -161,7 +161,7 @@ fn prometheus_takes_native_histograms_and_everything_else_as_in_text() {
     let (exporter, address) = exporter(&runtime, folder.path());
     let (prometheus, url) = prometheus(folder.path(), &address);
     let http = Http::new();
-    // What a source has read last may be on the next page only.
+    // What a source has read last may be in the next exposition only.
     wait_for("all series", LIMIT, || {
         let timers = format!("histogram_count({}) > 0", HOST_TIMER_DELAY.name);
         query(&http, &url, &timers).map_err(|why| why + &prometheus.tail())?;

@@ -1,4 +1,4 @@
-//! The real exporter on a node where a source hangs, crashes or lacks descriptors: the rest stays fresh and whole.
+//! The real exporter on a node where a source blocks, crashes or lacks descriptors: the rest stays fresh and complete.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ const LOST: u32 = 15;
 /// A source that is read every second and looks older has not been read. Generous: machines that run tests stall.
 const FRESH_SECONDS: f64 = 5.0;
 /// Older than any source that is read every second ever is by chance, and younger than 30 s, after which its
-/// values leave the page.
+/// values leave the exposition.
 const HUNG_SECONDS: f64 = 8.0;
 
 /// A counter of `mlx5_2` in the tree of a machine.
@@ -36,7 +36,7 @@ fn slow_a_fifo_in_the_place_of_a_counter_costs_nothing_else_for_as_long_as_it_st
 
 const PORT_UP: &str = r#"railscope_rdma_port_up{device="mlx5_2",port="1"}"#;
 
-/// Opening a FIFO that nobody writes to would block for ever. It stands there for this long.
+/// Opening a FIFO without a writer would block forever. It exists for this long.
 fn a_fifo_in_the_place_of_a_counter(stands: Duration) {
     let mut before = String::new();
     let node = Node::start_with(
@@ -163,7 +163,7 @@ fn all_but(node: &mut Node, silent: &[usize], celsius: u32) {
 
 /// Series that any two exporters on equal machines have in common: all but those that take time to appear.
 fn names(node: &Node) -> BTreeSet<String> {
-    // Peak rates come with the second sample, GPUs with the worker's first words.
+    // Peak rates come with the second sample, GPUs with the worker's first lines.
     node.eventually("the page is complete", |node| {
         let page = node.page("/metrics?profile=full");
         let has = |start: &str| page.keys().any(|key| key.starts_with(start));

@@ -20,7 +20,7 @@ const LINKS: usize = 18;
 /// `NVML_ERROR_NOT_SUPPORTED` and `NVML_ERROR_GPU_IS_LOST`.
 const NOT_SUPPORTED: u32 = 3;
 const LOST: u32 = 15;
-/// Series of one GPU on the default page: the budget of 600 a node leaves no more.
+/// Series of one GPU in the default profile: the budget of 600 a node leaves no more.
 const BUDGET: usize = 38;
 
 /// A node with a simulated NVML, and an exporter that reads nothing else.
@@ -45,7 +45,7 @@ impl Node {
         }
     }
 
-    /// Changes what the GPUs answer, while the worker runs.
+    /// Changes the state of the GPUs, while the worker runs.
     fn change(&mut self, change: impl FnOnce(&mut NodeGpus)) {
         change(&mut self.state);
         update_state(self.dir.path(), &self.state).expect("writes");
@@ -145,7 +145,7 @@ fn processes_of(dir: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// Dead children of this process that nobody reaped.
+/// Dead children of this process that were not reaped.
 fn zombies() -> usize {
     let own = std::process::id().to_string();
     let entries = fs::read_dir("/proc").expect("procfs").flatten();
@@ -176,7 +176,7 @@ fn eight_gpus() -> NodeGpus {
     node
 }
 
-/// What GPU 3 (and the links of GPU 5) of [`eight_gpus`] say: the page's own lines.
+/// Values of GPU 3 (and the links of GPU 5) of [`eight_gpus`]: the exposition's own lines.
 const ROWS: &str = r#"
 railscope_gpu_utilization_ratio{gpu="3"} 1.0
 railscope_gpu_memory_utilization_ratio{gpu="3"} 0.11
@@ -229,7 +229,7 @@ railscope_nvlink_peer_info{gpu="3",link="1",peer_pci="0000:08:00.0",peer_type="s
 railscope_gpu_info{gpu="3",uuid="GPU-00000000-0000-0000-0000-000000000003",pci="0000:61:00.0",name="NVIDIA H100 80GB HBM3",serial="1650123000003",vbios="96.00.A5.00.01",driver="590.48.01",architecture="hopper",numa_node="0"} 1.0
 "#;
 
-/// Fails for the first row that is not on the page. Rows with one of these names have to be absent.
+/// Fails for the first row that is not in the exposition. Rows with one of these names have to be absent.
 #[track_caller]
 fn check_rows(page: &BTreeMap<String, f64>, absent: &[&str]) {
     for row in ROWS.trim().lines() {
@@ -459,7 +459,7 @@ fn a_worker_that_crashes_is_started_again_and_leaves_no_zombie() {
 fn the_worker_ends_with_the_exporter() {
     let mut node = Node::start(NodeGpus::h100(2));
     eventually("read", || node.temperature(1).is_some());
-    // Even one whose GPU hangs.
+    // Even one whose GPU is blocked.
     node.change(|node| node.gpus[0].faults.push(Fault::hang("*")));
     eventually("hangs", || node.status("0", "timeout"));
     let Node { exporter, dir, .. } = node;

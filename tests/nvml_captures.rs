@@ -1,5 +1,5 @@
-//! Every number that `nvidia-smi` printed of real GPUs, held against the series of an exporter whose NVML answers
-//! with the same numbers: nothing lost, nothing invented.
+//! Every number that `nvidia-smi` printed of real GPUs, compared with the series of an exporter whose NVML returns
+//! the same numbers: nothing lost, nothing invented.
 
 use crate::gpus;
 
@@ -13,7 +13,7 @@ use crate::smi_rows::{MIB, ROWS, bytes, feed, feed_words};
 use railscope_model::metric::Profile;
 use railscope_simulator::show::nvml::{Fault, GpuState, MigDevice, NodeGpus, Process, ProcessKind};
 
-/// `clock_hertz,clock=sm` as the page names it.
+/// `clock_hertz,clock=sm` as in the exposition.
 fn series_of(row: &str) -> String {
     let mut parts = row.split(',');
     let name = parts.next().unwrap_or_default();
@@ -128,7 +128,7 @@ fn check_text(test: &str, file: &str) {
     }
 }
 
-/// Every series of the GPU is one of those compared, or of those that no recording tells.
+/// Every series of the GPU is one of those compared, or of those that no recording contains.
 #[track_caller]
 fn nothing_invented<'a>(
     test: &str,
@@ -199,7 +199,7 @@ const NOT_AVAILABLE: &[(&str, &str, &str)] = &[
     ("field.145", "remapped_rows", "row_remap_failed"),
 ];
 
-/// Numbers that are no row of their own: sums, differences and counts.
+/// Numbers without their own row: sums, differences and counts.
 fn feed_apart(gpu: &mut GpuState, said: &Said, text: &str) -> Vec<(&'static str, f64)> {
     let value = |key: &str| number(&said[key]).expect("a number");
     let (total, free, reserved) = (

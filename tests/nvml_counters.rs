@@ -1,4 +1,4 @@
-//! What only some drivers and boards tell of GPUs: counters since the reboot, MIG instances, port registers, vGPUs,
+//! What only some drivers and boards report of GPUs: counters since the reboot, MIG instances, port registers, vGPUs,
 //! and what happened between two scrapes.
 
 use std::collections::BTreeMap;
@@ -310,7 +310,7 @@ fn a_guest_tells_its_license_and_bare_metal_is_not_asked() {
     );
 
     let mut state = NodeGpus::a100(1);
-    // It would hang the GPU's thread.
+    // It would block the GPU's thread.
     state.gpus[0].faults = [
         "nvmlDeviceGetActiveVgpus",
         "nvmlDeviceGetGridLicensableFeatures_v4",
@@ -332,7 +332,7 @@ fn vgpus_that_a_host_does_not_let_us_see_are_denied() {
     let node = Node::start(state);
     node.shows(&missing("vgpus", "denied"), 1.0);
     no_series(&node, "railscope_vgpu_info");
-    // It runs vGPUs by best effort, which knows no time slice.
+    // It runs vGPUs by best effort, which has no time slice.
     node.shows(
         r#"railscope_vgpu_scheduler_info{gpu="0",policy="best_effort",adaptive="default",heterogeneous=""}"#,
         1.0,

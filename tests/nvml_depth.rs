@@ -9,7 +9,7 @@ use railscope_model::metric::Profile;
 use railscope_simulator::show::nvml::{Event, Fault, MigDevice, NodeGpus, Process, ProcessKind};
 
 const GPUS: usize = 8;
-/// Series of one GPU on the default page: the budget of 600 a node leaves no more.
+/// Series of one GPU in the default profile: the budget of 600 a node leaves no more.
 const BUDGET: usize = 38;
 /// NVML calls of one sample of a GPU with 18 links. Five each ask for a link's state and error counters, which no
 /// call gives of all links at once before NVLink 5.
@@ -19,7 +19,7 @@ const INVALID_ARGUMENT: u32 = 2;
 const NOT_SUPPORTED: u32 = 3;
 const UNKNOWN: u32 = 999;
 
-/// The last series that a GPU adds to its page: a rate between two samples.
+/// The last series that a GPU adds to its exposition: a rate between two samples.
 const PEAK_OF_0: &str =
     r#"railscope_gpu_nvlink_peak_receive_bytes_per_second{gpu="0",window="60s"}"#;
 
@@ -131,7 +131,7 @@ fn grace_blackwell() -> NodeGpus {
     node
 }
 
-/// One A100 cut into three devices on two GPU instances, and one that is whole.
+/// One A100 cut into three devices on two GPU instances, and an undivided one.
 fn partitioned() -> NodeGpus {
     let mut node = NodeGpus::a100(2);
     for gpu in &mut node.gpus {
@@ -247,7 +247,7 @@ fn every_generation_stays_within_the_budget_and_the_calls_are_counted() {
     }
 }
 
-/// NVML calls of one sample of GPU 0, by what they ask about, once it is known what the GPU has.
+/// NVML calls of one sample of GPU 0, by their subject, once the GPU's features are known.
 fn calls_of_a_sample(node: &Node) -> Vec<(String, f64)> {
     let prefix = "railscope_nvml_calls_total{gpu=\"0\",call=\"";
     let now = || -> BTreeMap<String, f64> {
@@ -260,7 +260,7 @@ fn calls_of_a_sample(node: &Node) -> Vec<(String, f64)> {
             })
             .collect()
     };
-    // Four calls of every sample ask about the PCIe link.
+    // Four calls of every sample read the PCIe link.
     let samples = |calls: &BTreeMap<String, f64>| calls["pcie_link"] / 4.0;
     assert!(eventually(|| samples(&now()) >= 2.0), "the second sample");
     let before = now();
@@ -281,7 +281,7 @@ fn calls_of_a_sample(node: &Node) -> Vec<(String, f64)> {
 fn a_field_that_spoils_its_batch_or_is_not_supported_costs_only_itself() {
     let mut state = grace_blackwell();
     state.gpus[0].faults = vec![
-        // One that spoils every call it shares, and answers alone.
+        // One that fails every shared call, but succeeds alone.
         Fault::spoil(186, UNKNOWN),
         // One that also fails alone.
         Fault::spoil(207, UNKNOWN),
@@ -402,7 +402,7 @@ fn xids_are_counted_with_their_time_and_told_even_while_the_gpu_hangs() {
 #[test]
 fn a_byte_counter_that_wraps_is_withdrawn_and_the_slow_throughput_call_is_never_made() {
     let mut state = NodeGpus::h100(1);
-    // It would hang the GPU's thread.
+    // It would block the GPU's thread.
     state.gpus[0].faults = vec![Fault::hang("nvmlDeviceGetPcieThroughput")];
     state.gpus[0].pcie_transmit_bytes = 4_000_000_000;
     let mut node = Node::start(state);

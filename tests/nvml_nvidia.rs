@@ -42,7 +42,7 @@ enum Becomes {
 }
 use Becomes::{Absent, More, Value};
 
-/// A fault of the mock and the series that show it; `GPU` stands for the GPU's number.
+/// A fault of the mock and the series that show it; `GPU` is replaced by the GPU's number.
 struct Fault {
     gpu: usize,
     command: &'static [&'static str],
@@ -200,7 +200,7 @@ const FAULTS: [Fault; 11] = [
     ),
 ];
 
-/// The folder of the mock; none if it is not there.
+/// The folder of the mock; none if it does not exist.
 fn mock() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/testbeds/nvml_nvidia");
     folder.join("libnvidia-ml.so.1").exists().then_some(folder)
@@ -244,7 +244,7 @@ impl Node {
         }
     }
 
-    /// Changes what the mock answers.
+    /// Changes the state of the mock.
     fn inject(&self, arguments: &[&str]) {
         let output = Command::new(self.mock.join("nvml-mock-ctl"))
             .arg("--file")
@@ -326,7 +326,7 @@ fn are_sampled_twice(series: &Series, before: &[f64], but: Option<usize>) -> Res
 
 fn is_watched(series: &str) -> bool {
     let (family, labels) = series.split_once('{').unwrap_or((series, ""));
-    // The status of a single feature is asked again now and then.
+    // The status of a single feature is read again occasionally.
     WATCHED.contains(&family) && !labels.contains('/')
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{RAILSCOPE, root, run, skip, which};
 
-/// What `systemd-analyze security` may say at most: 10 is no protection at all.
+/// Maximum result of `systemd-analyze security`: 10 is no protection at all.
 const LARGEST_EXPOSURE: f64 = 2.0;
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -131,7 +131,7 @@ fn units_run_without_rights_that_they_do_not_need() {
             .find_map(|line| line.split_once("Overall exposure level for "));
         let Some(level) = overall.and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<f64>().ok())
         else {
-            // Before systemd 250 it cannot judge a file.
+            // Before systemd 250 it cannot check a file.
             skip!("systemd-analyze security --offline=yes: {well}: {said}");
         };
         let name = drop_in.as_ref().unwrap_or(&unit).display();

@@ -1,6 +1,6 @@
-//! The recordings in `tests/packs`: their verdicts, the same in each replay, and right by their ground truth.
+//! The recordings in `tests/packs`: their incidents, the same in each replay, and correct by their ground truth.
 //!
-//! `cargo test -p railscope --test integration -- --ignored write_packs` makes the recordings anew from each `world.toml`,
+//! `cargo test -p railscope --test integration -- --ignored write_packs` rewrites the recordings from each `world.toml`,
 //! `UPDATE_EXPECT=1 cargo test -p railscope --test integration packs` the verdicts.
 
 use std::collections::BTreeMap;
@@ -119,7 +119,7 @@ fn incidents_are_those_of_the_ground_truth_and_no_others() {
     }
 }
 
-/// Without this, an empty or cut recording would have the verdicts of a healthy cluster.
+/// Without this, an empty or cut recording would have the results of a healthy cluster.
 #[test]
 fn packs_hold_what_they_are_for() {
     for (name, faults, lost) in [

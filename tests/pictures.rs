@@ -1,4 +1,4 @@
-//! Draws dashboards as web pages, with answers of a real Prometheus: for people to look at, where there is no Grafana.
+//! Draws dashboards as web pages, with data of a real Prometheus: for inspection where there is no Grafana.
 //!
 //! What decides whether a panel can be read follows Grafana: the grid, the width of columns and legends, units, colors
 //! of thresholds, steps of queries. What it looks like otherwise is ours.
@@ -34,9 +34,9 @@ pub(crate) const TITLE: f64 = 30.0;
 /// Space between a panel's border and its content.
 pub(crate) const PADDING: f64 = 8.0;
 
-/// A dashboard as a page.
+/// A dashboard as a web page.
 pub(crate) struct Picture {
-    /// The page, which needs nothing else.
+    /// The web page, which is self-contained.
     pub(crate) html: String,
     /// Height in pixels, of 1440 in width.
     pub(crate) height: f64,
@@ -44,11 +44,11 @@ pub(crate) struct Picture {
     pub(crate) filled: usize,
     /// Titles of panels without data.
     pub(crate) empty: Vec<String>,
-    /// Queries that Prometheus did not answer.
+    /// Queries that Prometheus did not serve.
     pub(crate) errors: Vec<String>,
 }
 
-/// One panel with the answers to its queries.
+/// One panel with the results of its queries.
 pub(crate) struct Filled<'a> {
     /// As in the dashboard.
     pub(crate) json: &'a Value,

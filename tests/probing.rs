@@ -1,4 +1,4 @@
-//! The list that the collector makes for a node is one that its exporter takes.
+//! The collector's list for a node is accepted by its exporter.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use tower::ServiceExt as _;
 const NOW: Timestamp = Timestamp(1_754_493_083_000);
 const NODES: u16 = 40;
 
-/// The interfaces of the RDMA ports of a node get an address each, at which its exporter answers.
+/// The interfaces of the RDMA ports of a node get an address each, at which its exporter responds.
 fn answer(node: usize, reading: &mut NodeReading) {
     let ports = reading.samples().iter();
     let ports = ports.filter(|sample| sample.metric == &RDMA_PORT);
@@ -36,7 +36,7 @@ fn answer(node: usize, reading: &mut NodeReading) {
     }
 }
 
-/// A collector that has seen a RoCE cluster whose exporters answer, and the names of its nodes.
+/// A collector that has seen a RoCE cluster whose exporters respond, and the names of its nodes.
 fn collector() -> (Router, Vec<String>) {
     let spec = ClusterSpec {
         transport: Transport::Roce,

@@ -6,19 +6,19 @@ use std::path::Path;
 use crate::guest::{Page, Results, run_in_guest};
 use crate::support::{RAILSCOPE, need, skip};
 
-/// Most of `sent` probes of one phase whose answer may come too late because the emulated machine stood still: it shares the CPUs of the
+/// Most of `sent` probes of one phase whose reply may come too late because the emulated machine was stopped: it shares the CPUs of the
 /// host. What a phase must not do to probes (a stopped program, for one) would do it to over 10 % of them.
 fn stalls(sent: f64) -> f64 {
     3.0 + 0.02 * sent
 }
 
-/// One moment of the scenario.
+/// One sample of the scenario.
 struct Moment {
-    /// Who probes.
+    /// The prober.
     a: Page,
-    /// Who answers.
+    /// The responder.
     b: Page,
-    /// Packets that device 0 sent less those that device 1 received, and the other way round.
+    /// Packets that device 0 sent less those that device 1 received, and vice versa.
     missing: [f64; 2],
 }
 
@@ -112,10 +112,10 @@ fn beside_others_tools(results: &Results) {
     );
 }
 
-/// Delay and loss on the way back.
+/// Delay and loss on the return path.
 fn network_is_seen(results: &Results) {
     let moment = |name: &str| Moment::of(results, name);
-    // 20 ms on the way back are in every round trip, and in none of the responder's times.
+    // 20 ms on the return path are in every round trip, and in none of the responder's times.
     let (before, after) = (moment("undelayed"), moment("delayed"));
     for transport in ["rdma", "udp"] {
         let [sent, lost, slow, _] = between(before.probes(transport), after.probes(transport));
@@ -130,7 +130,7 @@ fn network_is_seen(results: &Results) {
     }
 
     // What is lost is what the devices miss. A prober that was itself short of CPU forgets some probes, but never counts one as lost
-    // whose packets both arrived. Counters are read one after the other: some packets may be on their way.
+    // whose packets both arrived. Counters are read one after the other: some packets may be in flight.
     let (before, after) = (moment("lossless"), moment("lossy"));
     let [sent, lost, ..] = between(before.probes("rdma"), after.probes("rdma"));
     let [out, back] = between(before.missing, after.missing);

@@ -1,4 +1,4 @@
-//! What the simulator says of a node directly is what the real exporter reads out of the node's files.
+//! The simulator's direct reading of a node equals what the real exporter reads from the node's files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -50,7 +50,7 @@ const OWN_TIME: [&str; 2] = [
     "railscope_gpu_tensor_active_seconds_total",
 ];
 
-/// What the exporter says and the direct reading leaves out: bridges, errors of GPUs' PCIe links, the clock and the sensor of the
+/// What the exporter reports and the direct reading omits: bridges, errors of GPUs' PCIe links, the clock and the sensor of the
 /// memory, and NICs that are not the nearest.
 fn left_out(series: &str, bridges: &[String]) -> bool {
     [
@@ -86,10 +86,10 @@ fn exporter(machine: &railscope_simulator::show::machine::NodePaths, empty: &Pat
     Exporter::start(machine).expect("threads start")
 }
 
-/// Series of the default page of one node with its work; an EFA node has 32 NICs where the budget is for 8, and keeps to it.
+/// Series of the default profile of one node with its work; an EFA node has 32 NICs where the budget is for 8, and keeps to it.
 const BUDGET: usize = 600;
 
-/// Holds every node of a cluster against the exporter on its files.
+/// Compares every node of a cluster with the exporter on its files.
 fn check(name_of_case: &str, cluster: &Cluster) {
     let tree = ClusterTree::create(cluster, STARTED, &std::env::temp_dir()).expect("a tree");
     let empty = tempfile::tempdir().expect("a folder");
@@ -170,7 +170,7 @@ fn the_exporter_reads_from_files_what_the_simulator_says_directly() {
         ("gpu/gpu-node-00:5", "cause = 'gpu-memory'"),
         ("gpu/gpu-node-01:6", "cause = 'nvlink-down'\nlinks = 4"),
     ] {
-        // Not told when it begins before the simulation does.
+        // Not reported when it begins before the simulation does.
         let fault = Fault {
             part: part.parse().expect(part),
             onset_seconds: 0.0,
@@ -239,7 +239,7 @@ fn reads_as_it_says_and_keeps_to_the_budget(kind: NodeKind) {
         "port-degraded",
         "pcie-redirected",
     ]) {
-        // The rate of an EFA device stays what its driver says.
+        // The rate of an EFA device stays at its driver's value.
         let Some(mut fault) = examples::fault(&cluster, cause, seed, 10.0) else {
             assert_eq!((kind, cause), (NodeKind::EfaP5, "port-degraded"));
             continue;
@@ -317,7 +317,7 @@ fn roce(nodes: u16) -> ClusterSpec {
     }
 }
 
-/// Label values of a line of the page, in order.
+/// Label values of a line of the exposition, in order.
 fn labels(series: &str) -> Vec<&str> {
     series.split('"').skip(1).step_by(2).collect()
 }

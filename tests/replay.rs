@@ -109,7 +109,7 @@ fn a_missing_file_is_an_error_with_its_name() {
     assert_eq!(damaged(&none.path().join("none"), &error), "");
 }
 
-/// The incidents of the verdicts that are open at the end, by id.
+/// The expected incidents that are open at the end, by id.
 fn open_incidents(verdicts: &str) -> BTreeMap<String, Value> {
     let mut open = BTreeMap::new();
     for line in verdicts.lines() {
@@ -171,7 +171,7 @@ fn the_web_page_and_the_api_have_the_incidents_of_the_end() {
         let page = http.get(&format!("http://{address}/")).expect("a page");
         assert!(!page.contains("The analysis last ran"), "{page}");
         let fabric = http.json(&format!("http://{address}/api/v1/fabric"));
-        // Its clock stands still at the end.
+        // Its clock is stopped at the end.
         assert_eq!(fabric.expect("a fabric")["tick_age_seconds"], 0.0);
         let ended = process.stop().expect("ends by itself");
         assert!(ended.success(), "{}", process.output());

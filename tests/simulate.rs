@@ -1,4 +1,4 @@
-//! `railscope simulate` writes a cluster that Railscope itself, and whoever else reads such files, takes for one.
+//! `railscope simulate` writes a cluster that Railscope and other readers of such files accept as real.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Every kind of fabric that the simulator builds is what the collector judges it to be.
+//! Every kind of fabric that the simulator builds is classified as such by the collector.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -71,7 +71,7 @@ fn a_fabric_of_any_nodes_is_the_same_fabric() {
     };
     // As many of the first unit's as it has, and a rack of trays with fewer rails.
     let others = [(NodeKind::DgxA100, 32), (NodeKind::Gb200Nvl72, 18)];
-    // A cloud shows nobody its fabric.
+    // A cloud does not expose its fabric.
     let seen = NodeKind::ALL
         .iter()
         .filter(|kind| kind.transport() == Transport::Infiniband);
@@ -174,14 +174,14 @@ fn of_a_roce_cluster_lldp_gives_the_very_graph_that_the_simulator_wired() {
     }
 }
 
-/// What breaks, and the one incident about it with the GPUs whose ways lead over the part.
+/// What breaks, and the one incident about it with the GPUs whose paths lead over the part.
 #[test]
 fn switches_of_a_roce_cluster_that_break_are_named_with_the_gpus_routed_over_them() {
     let (uplink, spine) = ("link/leaf-su0-r2[swp57]", "switch/spine-1");
     for (part, effect, class, gpus) in [
         // Four nodes are connected to the leaf, with a GPU each on its rail.
         (uplink, Effect::UplinkDown(UplinkDown {}), "uplink-down", 4),
-        // Rails meet at the spines: every GPU's ways lead over each of them.
+        // Rails meet at the spines: every GPU's paths lead over each of them.
         (spine, Effect::SwitchDown(SwitchDown {}), "switch-down", 64),
     ] {
         let fabric = "nodes = 8\ntransport = 'roce'\nswitches = { radix = 64, uplinks = 8 }\n\
@@ -208,7 +208,7 @@ fn switches_of_a_roce_cluster_that_break_are_named_with_the_gpus_routed_over_the
             for (switch, reading) in switches(&cluster) {
                 analyzer.ingest_switch(&switch, &reading, at);
             }
-            // LLDP is asked for more seldom than counters, and says what was until then.
+            // LLDP is read less often than counters, and reports the previous state until then.
             for (switch, text) in lldp::switches(&cluster) {
                 if seconds % 60 == 5 {
                     analyzer.take_switch(&switch, parse_neighbours(&text), at);

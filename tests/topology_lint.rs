@@ -1,4 +1,4 @@
-//! Healthy fabrics of every kind give no finding; each slip of a hand that the simulator can make gives exactly its own.
+//! Healthy fabrics of every kind give no finding; each cabling error that the simulator can make gives exactly its own.
 
 use railscope_collector::fabric::lint;
 use railscope_collector::fabric::lint::Finding;
@@ -208,6 +208,6 @@ fn most_slips_are_found_without_a_plan_too() {
         }
     }
     println!("{found} of {all} found");
-    // The rest cannot be told from a fabric that was meant so: docs/topology.md says which.
+    // The rest cannot be distinguished from an intended fabric: docs/topology.md lists them.
     assert!(found * 100 >= all * 80, "{found} of {all}");
 }

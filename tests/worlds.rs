@@ -1,4 +1,4 @@
-//! Recordings that Railscope did not make, beside the checkout: all can be replayed, and the healthy ones page nobody.
+//! Recordings that Railscope did not make, beside the checkout: all can be replayed, and the healthy ones do not page.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

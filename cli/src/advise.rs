@@ -95,7 +95,7 @@ pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<()> {
 /// The details of each listed incident, without those that resolved in the meantime.
 ///
 /// Advice is withdrawn for what is missing here, so only a 404 means that an incident is resolved, and only if the
-/// collector's list no longer has it: a proxy in front of the collector can answer 404 as well.
+/// collector's list no longer has it: a proxy in front of the collector can return 404 as well.
 fn details(api: &Api, listed: &Incidents) -> anyhow::Result<Vec<Detail>> {
     let (mut details, mut missing) = (Vec::new(), Vec::new());
     for Listed { id } in &listed.incidents {

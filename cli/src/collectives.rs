@@ -197,7 +197,7 @@ impl Read {
     }
 
     fn take(&mut self, file: &Path, bytes: &[u8]) {
-        // As much as shows what a file is.
+        // Enough to detect the format of a file.
         if is_flight_recorder(&bytes[..bytes.len().min(4096)]) {
             self.take_dump(file, bytes);
         } else {

@@ -43,7 +43,7 @@ use watch::Api;
 /// `--fault` for a cluster that stays healthy, and the default value of `--fault`.
 const NO_FAULT: &str = "none";
 const USUAL_FAULT: &str = "pcie-degraded";
-/// Where the page is.
+/// Address of the web page.
 const LISTEN: &str = "127.0.0.1:10661";
 
 /// Demonstrate Railscope: simulate a GPU cluster, inject a fault into one component and find it.
@@ -247,15 +247,15 @@ async fn demo(
             .context("collector")?;
     }
     let stopping = tokio::task::spawn_blocking(move || {
-        // The exporters first, so that none reads files that are removed.
+        // Exporters first, so that none reads removed files.
         let nodes = nodes.stop();
         clock.stop().and(nodes)
     });
     shown.and(stopping.await?)
 }
 
-/// Where the cluster's files go: into memory where that has the room, because thousands of them change every
-/// second and none is worth a disk's time. TMPDIR overrides it.
+/// Where the cluster's files go: into memory if there is room, because thousands of them change every
+/// second and need not be on disk. TMPDIR overrides it.
 fn folder(nodes: usize) -> PathBuf {
     let memory = Path::new("/dev/shm");
     let needed = nodes as u64 * BYTES_PER_NODE;

@@ -1,4 +1,4 @@
-//! `railscope explain`: an incident as text, as a collector knows it, or what the detectors check.
+//! `railscope explain`: an incident as text, from a collector, or what the detectors check.
 
 mod detectors;
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::topology::remote::ask_within;
 
-/// Longest wait for the collector's answer.
+/// Longest wait for the collector's response.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Parts of a list that are named, without `--all`.
 const SHOWN_PARTS: usize = 5;
@@ -47,7 +47,7 @@ enum Format {
     Json,
 }
 
-/// What the API answers, as far as it is read here.
+/// The fields of the API's response that are used here.
 #[derive(Debug, Deserialize)]
 struct Incident {
     id: String,
@@ -102,7 +102,7 @@ struct Evidence {
     clears: String,
 }
 
-/// Asks the collector, or itself about the detectors, and prints the answer.
+/// Queries the collector, or the built-in detectors, and prints the result.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     let text = match (&args.detectors, &args.incident) {
         (Some(name), _) => detectors::tell(name.as_deref(), args.format)?,
@@ -199,7 +199,7 @@ fn explain(out: &mut String, incident: &Incident, shown: Shown) -> fmt::Result {
     writeln!(out, "  Runbook: {}", incident.runbook)
 }
 
-/// GPUs behind the part, jobs that use it, and how much slower these are, as far as that was measured.
+/// GPUs behind the part, jobs that use it, and their slowdown, if that was measured.
 fn impact(out: &mut String, incident: &Incident) -> fmt::Result {
     if !incident.jobs.is_empty() {
         let measured = match incident.slowdown {

@@ -69,7 +69,7 @@ pub(crate) struct WorkerArgs {
 /// Runs the exporter until Ctrl-C or SIGTERM.
 pub(crate) fn run(args: ExporterArgs, log: &str) -> anyhow::Result<()> {
     keep_memory_flat();
-    // Samplers have their own threads; one more is enough to answer scrapes.
+    // Samplers have their own threads; one more is enough to serve scrapes.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

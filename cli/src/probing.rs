@@ -15,7 +15,7 @@ use reqwest::{Client, StatusCode, Url};
 const FETCH_EVERY: Duration = Duration::from_secs(60);
 /// How soon it is fetched again after it could not be had.
 const FETCH_AGAIN: Duration = Duration::from_secs(10);
-/// How long its server may take.
+/// Timeout of its server.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Largest list that is taken, bytes: 256 targets are 40 kB.
 const LARGEST: usize = 1024 * 1024;
@@ -48,7 +48,7 @@ pub(crate) struct ProbeArgs {
     rdma: Option<PathBuf>,
 }
 
-/// Addresses to answer at.
+/// Addresses to respond at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Listen(Vec<SocketAddr>);
 
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// What is made of an answer of the server.
+    /// Result of a response of the server.
     async fn fetched(answer: &str) -> Result<usize, String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let at = listener.local_addr().expect("an address");

@@ -70,7 +70,7 @@ impl Pace {
     }
 }
 
-/// The time that so much of the recording takes.
+/// Wall time of so much of the recording.
 fn delay(recorded: Duration, times: f64) -> Duration {
     Duration::try_from_secs_f64(recorded.as_secs_f64() / times).unwrap_or(Duration::MAX)
 }

@@ -23,7 +23,7 @@ fn end() -> Timestamp {
     Timestamp(END.load(Ordering::Relaxed))
 }
 
-/// A server that listens and does not answer yet.
+/// A server that listens and does not respond yet.
 #[derive(Debug)]
 pub(super) struct Server {
     runtime: Runtime,

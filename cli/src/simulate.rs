@@ -34,7 +34,7 @@ pub(crate) struct SimulateArgs {
     fault: Vec<String>,
 }
 
-/// When the simulation starts: 2026-01-01. The same description and seed give the same bytes on any day.
+/// When the simulation starts: 2026-01-01. The same description and seed produce the same bytes on any day.
 const STARTED: Timestamp = Timestamp(1_767_225_600_000);
 /// Name of the file that ibsim loads.
 const IBSIM_NET: &str = "subnet.ibsim";

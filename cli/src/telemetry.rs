@@ -51,7 +51,7 @@ pub(crate) fn start(
     Ok(Some(otlp))
 }
 
-/// This machine's name; empty if it has none that is text.
+/// This machine's name; empty if it has none that is valid text.
 pub(crate) fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_str().unwrap_or_default().to_owned()

@@ -219,7 +219,7 @@ fn load(
     })
 }
 
-/// The error of a whole file.
+/// An error of the entire file.
 fn unusable(file: &str, found: &str, expected: &str) -> Vec<PlanError> {
     vec![PlanError {
         file: file.to_owned(),
@@ -468,7 +468,7 @@ fn export_files(to: Target, files: &Files) -> anyhow::Result<bool> {
             "no fabric in the files: cables are needed for this"
         )),
     };
-    // A placement that a file gives is better than one that is computed.
+    // A placement from a file takes precedence over a computed one.
     let placement = || match site.placements.as_slice() {
         [] => Ok(Placement::of(fabric()?.0)),
         [(_, own)] => Ok(own.clone()),

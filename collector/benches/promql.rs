@@ -1,7 +1,7 @@
-//! A cluster with known faults, judged here, and written for Prometheus and VictoriaMetrics to judge by PromQL.
+//! A cluster with known faults, evaluated here, and written for evaluation by Prometheus and VictoriaMetrics with PromQL.
 //!
 //! `tests/bench/detect_vs_promql` runs it. `cargo bench -p railscope-collector --bench promql -- NODES FOLDER END`
-//! writes the series that its rules read into FOLDER, the last page read END seconds after 1970, and prints JSON.
+//! writes the series that its rules read into FOLDER, the last scrape read END seconds after 1970, and prints JSON.
 #![allow(
     missing_docs,
     clippy::expect_used,
@@ -37,7 +37,7 @@ const WANTED: &[&str] = &[
     "railscope_cpu_steal_seconds_total",
 ];
 
-/// A fault of each kind that a rule finds; whoever reads the output sees the part's name in it.
+/// A fault of each kind that a rule finds; the output contains the part's name.
 const FAULTS: &[(&str, &[(&str, Wrong)])] = &[
     (
         "gpu/gpu-00003:2",
@@ -142,7 +142,7 @@ fn write(cluster: &Cluster, folder: &std::path::Path, begin: Timestamp) -> std::
     Ok(samples)
 }
 
-/// Takes the same pages up, all of their series, and judges them.
+/// Ingests the same expositions, all of their series, and evaluates them.
 fn judge(cluster: &Cluster, begin: Timestamp, samples: u64) {
     let mut analyzer = cluster.watched(begin);
     let before = megabytes("VmRSS");

@@ -1,8 +1,8 @@
-//! What one tick costs at 1,000, 10,000 and 100,000 GPUs: pages taken up, switches read, judged, shown; and memory.
+//! Cost of one tick at 1,000, 10,000 and 100,000 GPUs: ingestion, switch reads, analysis, display; and memory.
 //!
 //! Processor time of all threads, so that other programs on the machine count little. Each size
-//! runs in a process of its own, once with the full page of each node and once, behind the word `default`, with the
-//! default one; behind the word `probes`, with the full page and 256 flows of probes.
+//! runs in a separate process, once with the full profile of each node and once, after the word `default`, with the
+//! default one; after the word `probes`, with the full profile and 256 flows of probes.
 //! `cargo bench -p railscope-collector --bench tick -- [NODES... [default NODES...] [probes NODES...]]`.
 #![allow(
     missing_docs,
@@ -32,9 +32,9 @@ use tower::ServiceExt as _;
 
 /// Until windows are full and the allocator has settled.
 const TICKS: usize = 20;
-/// Ticks at the end whose mean is told.
+/// Ticks at the end whose mean is printed.
 const MEASURED: usize = 4;
-/// Nodes of 8 GPUs, and once more with the default page.
+/// Nodes of 8 GPUs, and again with the default profile.
 const SIZES: &str = "125 1250 12500 default 1250";
 
 /// Words before numbers of nodes.
@@ -139,7 +139,7 @@ fn measure(nodes: usize, page: &str) {
     }
 }
 
-/// Each detector once more, alone.
+/// Each detector again, alone.
 fn by_detector(
     detectors: &mut [Box<dyn Detector>],
     analyzer: &Analyzer,

@@ -1,4 +1,4 @@
-//! How long a sweep takes to become a fabric and a verdict: a real one, and one of 100,000 NICs made here.
+//! Time from a sweep to a fabric and its classification: a real one, and a synthetic one of 100,000 NICs.
 #![allow(
     missing_docs,
     clippy::expect_used,
@@ -101,7 +101,7 @@ fn hundred_thousand(criterion: &mut Criterion) {
     bench_text(criterion, "100k NICs", &three_tiers(HOSTS, RAILS).text());
 }
 
-/// Hosts and GPUs as their exporters tell of them, each GPU with its NIC; then the sweep.
+/// Hosts and GPUs as their exporters report them, each GPU with its NIC; then the sweep.
 fn whole_fabric(hosts: usize, subnet: &Subnet) -> (Fabric, SubnetMerge) {
     let mut fabric = Fabric::default();
     let inside = |kind| Link::plain(kind, Witness::Exporter, Timestamp(1));
@@ -134,7 +134,7 @@ fn memory() -> String {
 }
 
 /// What is wrong with the wiring, by peers, by its plan, and by a plan with two rows exchanged: then the plan is drawn
-/// and judged too, to see which of the two is wrong.
+/// and evaluated too, to see which of the two is wrong.
 fn lints(group: &mut BenchmarkGroup<'_, WallTime>, fabric: &Fabric, merge: &SubnetMerge) {
     let verdict = judge(fabric, merge);
     let plan = as_planned(fabric);
@@ -178,7 +178,7 @@ fn growth(criterion: &mut Criterion) {
         drop(other);
         let name = |text: &str| text.parse::<SwitchName>().expect("a name");
         let (from, to) = (name("leaf-0-0"), name("leaf-2-1"));
-        // Each round a routes of its own: what was asked before is remembered.
+        // A new `Routes` each round: it caches earlier results.
         group.bench_function("paths of a pair", |bench| {
             bench.iter_batched(
                 || understand(&fabric, &merge).1,

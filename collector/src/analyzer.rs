@@ -45,7 +45,7 @@ use crate::jobs::step_tails::StepTails;
 use crate::jobs::straggler::{Operation, Stuck, Waiting, Waits};
 use crate::store::{History, NodeHistory};
 
-/// How long a stalled job that dumps reported is shown: long enough for an operator to look.
+/// How long a stalled job that dumps reported is shown: long enough for an operator to see it.
 const STUCK_KEPT_SECONDS: f64 = 86_400.0;
 
 /// Keeps history and fabric, and evaluates them.
@@ -100,7 +100,7 @@ pub struct Analyzer {
     pub(crate) tracker: Tracker,
     recorder: Recorder,
     watch: Watch,
-    /// What an earlier run knew, until there is something to compare it with.
+    /// State of an earlier run, until there is something to compare it with.
     past: Option<Arc<Fabric>>,
 }
 
@@ -152,14 +152,14 @@ impl Default for Analyzer {
 }
 
 impl Analyzer {
-    /// Starts with what an earlier run knew: cables that are not seen any more are lost, not forgotten.
+    /// Starts with the state of an earlier run: cables that are no longer seen are missing, not forgotten.
     pub fn restore(&mut self, fabric: Fabric, changes: ChangeLog) {
         let fabric = Arc::new(fabric);
         self.watch = Watch::since(Arc::clone(&fabric), changes);
         self.past = Some(fabric);
     }
 
-    /// Ingests the incidents that an earlier run knew.
+    /// Loads the open incidents of an earlier run.
     pub fn restore_incidents(&mut self, open: Vec<Incident>, closed: Vec<Closed>) {
         self.tracker.restore(open, closed);
     }
@@ -192,7 +192,7 @@ impl Analyzer {
         self.subnet_changed = true;
     }
 
-    /// Nodes to be asked again [`SECOND_LOOK_SECONDS`](crate::detect::confirmation::SECOND_LOOK_SECONDS) after the
+    /// Nodes to scrape again [`SECOND_LOOK_SECONDS`](crate::detect::confirmation::SECOND_LOOK_SECONDS) after the
     /// scrape of `node` that was just ingested: none, unless it reports that a link is down.
     pub fn second_look(&mut self, node: &NodeName) -> BTreeSet<NodeName> {
         let said = self.history.node(node).map(|said| (node, said));
@@ -255,7 +255,7 @@ impl Analyzer {
         }
     }
 
-    /// The jobs, and who each of them waits for.
+    /// The jobs, and the stragglers that each of them waits for.
     fn refresh_jobs(&mut self, now: Timestamp) -> (Arc<Jobs>, Arc<Vec<Waiting>>) {
         let jobs = self.jobs.refresh(&self.history, now);
         let waiting = Arc::new(self.waits.tick(&self.history, &jobs, now));
@@ -364,7 +364,7 @@ impl Analyzer {
             subnet,
             lldp,
         } = self.built(now);
-        // A neighbor that is silent while its port is up is no lost cable: the result counts it.
+        // A neighbor that is no longer received while its port is up is not a missing cable: the result counts it.
         self.fate(now).keep(&mut fabric, Presence::Unknown);
         self.has_unknown = has_cables_of_unknown_fate(&fabric);
         assign_rails(&mut fabric);

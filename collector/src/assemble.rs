@@ -1,4 +1,4 @@
-//! What the sources report, put together: one fabric, and what is kept and known of its parts.
+//! What the sources report, combined: one fabric, with the state of its components.
 
 pub mod build;
 pub(crate) mod cable_traffic;

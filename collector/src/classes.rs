@@ -35,7 +35,7 @@ pub struct Class {
     pub action: &'static str,
 }
 
-/// Every class that an incident can have, causes before the symptoms that they bring: of two classes of one
+/// Every class that an incident can have, causes before their symptoms: of two classes of one
 /// severity the earlier one names the incident. Moving a cable also takes its link down once.
 pub const CLASSES: &[&Class] = &[
     &FABRIC_STORM,
@@ -162,7 +162,7 @@ pub static HOST_DOWN: Class = Class {
     action: "Check the host's power and console; its cables are not the cause.",
 };
 
-/// A GPU does not answer its driver any more.
+/// A GPU no longer responds to its driver.
 pub static GPU_LOST: Class = Class {
     name: "gpu-lost",
     severity: Severity::Critical,
@@ -218,7 +218,7 @@ pub static HOST_COOLING: Class = Class {
     action: "Check the node's fans, filters and inlet air, or its coolant; its GPUs are not the cause.",
 };
 
-/// A GPU is much hotter than others that do as much, and not slower yet.
+/// A GPU is much hotter than others with the same load, but not slower yet.
 pub static GPU_THERMAL: Class = Class {
     name: "gpu-thermal",
     severity: Severity::Warning,
@@ -258,7 +258,7 @@ pub static HOST_STALLS: Class = Class {
     action: "Check the node for interrupt storms, firmware (SMI), deep idle states and memory compaction; compare its settings with a healthy node.",
 };
 
-/// The hypervisor takes a node's processors away.
+/// The hypervisor takes CPU time from a node (steal).
 pub static HOST_STEAL: Class = Class {
     name: "host-steal",
     severity: Severity::Warning,
@@ -314,7 +314,7 @@ pub static NUMA_AFFINITY: Class = Class {
     action: "Give the GPU a NIC on its own socket, as on other nodes: compare slots, check for a missing NIC, and in a virtual machine compare its NUMA nodes.",
 };
 
-/// A node takes what its NICs receive too slowly.
+/// A node drains what its NICs receive too slowly.
 pub static SLOW_RECEIVER: Class = Class {
     name: "slow-receiver",
     severity: Severity::Critical,

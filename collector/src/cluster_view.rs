@@ -1,4 +1,4 @@
-//! What one tick of the analysis leaves for the API and the web page.
+//! The result of one tick of the analysis, for the API and the web page.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::jobs::job::Jobs;
 use crate::jobs::step_tails::StepTail;
 use crate::jobs::straggler::{Stuck, Waiting};
 
-/// What the collector knows after one tick. Never changed once made: the API and the web page read it while
-/// the next is made.
+/// The collector's state after one tick, immutable: the API and the web page read it while
+/// the next is built.
 #[derive(Debug, Clone)]
 pub struct ClusterView {
-    /// The moment of the tick.
+    /// Time of the tick.
     pub now: Timestamp,
     /// How well the cluster was observed.
     pub observation: Observation,
@@ -38,7 +38,7 @@ pub struct ClusterView {
     pub lint: Arc<Vec<lint::Finding>>,
     /// The shortest paths of the fabric, as the newest sweep shows it.
     pub routes: Arc<Routes>,
-    /// Which NICs answer probes, and where.
+    /// Which NICs respond to probes, and where.
     pub probing: Arc<Probing>,
     /// What changed in the fabric lately.
     pub changes: Arc<ChangeLog>,

@@ -31,7 +31,7 @@ use crate::sources::mad_sweep;
 /// The configuration after all checks. Paths are relative to the process, no longer to the file.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Name of the cluster, as the web page and the API show it.
+    /// Name of the cluster, shown by the web page and the API.
     pub cluster: String,
     /// Where to serve the API, the web page and the metrics.
     pub listen: SocketAddr,
@@ -58,7 +58,7 @@ pub struct Config {
     pub plan: Option<PathBuf>,
     /// Time between two ticks of the analysis.
     pub analysis_interval: Duration,
-    /// Folder for what outlives a restart; none keeps nothing.
+    /// Folder for state that survives a restart; none keeps nothing.
     pub state_dir: Option<PathBuf>,
     /// Folder into which jobs write dumps of their collectives; none reads none.
     pub collectives: Option<PathBuf>,
@@ -87,7 +87,7 @@ pub struct Scrape {
     pub max_body_bytes: usize,
     /// Scrapes that may be in flight at the same time.
     pub concurrency: usize,
-    /// Which profile of the exporter is asked for.
+    /// Profile that is requested from the exporter.
     pub profile: ScrapeProfile,
 }
 
@@ -115,7 +115,7 @@ pub struct Target {
     /// The part that it reports about; none where its series name it, as those of a whole subnet
     /// do.
     pub about: Option<Subject>,
-    /// What it is; none where its scrape must report.
+    /// Its kind; none where its scrape must report it.
     pub kind: Option<Arc<str>>,
     /// Address of its metrics endpoint, without a profile.
     pub url: String,
@@ -172,7 +172,7 @@ impl Target {
 pub struct SubnetSource {
     /// File, command, or a port of this host.
     pub from: SubnetFrom,
-    /// Time between two looks.
+    /// Time between two reads.
     pub interval: Duration,
     /// Longest time that a command or an own sweep may take.
     pub timeout: Duration,
@@ -200,7 +200,7 @@ pub struct SwitchSource {
     pub name: SwitchName,
     /// Where its neighbors are read; none if it runs an exporter, as a target of its name.
     pub source: Option<SubnetSource>,
-    /// Addresses by which it answers probes, as exporters print them; those of a port with the port.
+    /// Addresses at which it responds to probes, as exporters print them; those of a port with the port.
     pub addresses: Vec<(String, Option<PortName>)>,
 }
 

@@ -28,7 +28,7 @@ pub struct RawWindow {
     why: String,
 }
 
-/// A moment: TOML's own, its text, or seconds of Unix time.
+/// A timestamp: TOML's own, its text, or seconds of Unix time.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(
     untagged,
@@ -41,7 +41,7 @@ enum Moment {
 }
 
 impl Moment {
-    /// The moment, or what was expected.
+    /// The timestamp, or what was expected.
     fn read(&self) -> Result<Timestamp, String> {
         const EXPECTED: &str =
             "expected a time with its offset such as 2026-11-22T05:00:00Z, or seconds of Unix time";
@@ -57,7 +57,7 @@ impl Moment {
     }
 }
 
-/// A moment as people write it, `2026-11-22T05:00:00Z` or seconds of Unix time; or what was expected.
+/// A timestamp as text, `2026-11-22T05:00:00Z` or seconds of Unix time; or what was expected.
 pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
     let text = text.trim();
     text.parse()

@@ -81,7 +81,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
 ];
 
-/// All mappings, those that are believed first in front.
+/// All mappings, in order of precedence.
 #[derive(Debug, Clone)]
 pub struct Mappings(Vec<Arc<Mapping>>);
 

@@ -19,7 +19,7 @@ use crate::fabric::{SubnetMerge, Verdict, assign_rails, judge};
 pub struct Site {
     /// Everything with a cable: from what was seen, or from plans where nothing was seen.
     pub fabric: Fabric,
-    /// The result on it; none where no file reported about a fabric.
+    /// The result on it; none if no file described a fabric.
     pub verdict: Option<Verdict>,
     /// Whether the fabric was seen, and not only planned.
     pub seen: bool,

@@ -1,4 +1,4 @@
-//! When the analysis ingests what an earlier run left, and when it writes down what it knows.
+//! When the analysis loads the state of an earlier run, and when it saves its own.
 
 pub mod fabric_file;
 pub mod incidents_file;
@@ -83,7 +83,7 @@ impl Past {
         }
     }
 
-    /// Ingests what an earlier run knew. A file that cannot be read is an error in the log and no past.
+    /// Loads the state of an earlier run. If a file cannot be read, the error is logged and the state starts empty.
     pub(crate) fn restore(&mut self, analyzer: &mut Analyzer) {
         let Some(folder) = &self.folder else { return };
         match fabric_file::load(folder) {
@@ -100,7 +100,7 @@ impl Past {
         }
     }
 
-    /// Writes down what a tick knows, if it is other than what was written and that is a while ago.
+    /// Saves the state of a tick, if it has changed and the last save is long enough ago.
     pub(crate) fn keep(&mut self, view: &ClusterView, state: &State) {
         let Some(folder) = &self.folder else { return };
         // A subnet that was not read yet shows nothing; what is remembered of it stays.

@@ -54,7 +54,7 @@ enum LineResult {
 struct Line {
     at: Timestamp,
     samples_at: Timestamp,
-    /// Target and answer as members of a JSON object.
+    /// Target and result as members of a JSON object.
     members: Vec<u8>,
 }
 
@@ -116,7 +116,7 @@ impl Recorder {
         lock(&self.targets).set(targets, are_pushed, now);
     }
 
-    /// Records a scrape: its exposition, or the word for its failure.
+    /// Records a scrape: its exposition, or the name of its failure.
     pub fn scrape(&self, target: &Target, at: Timestamp, answer: Result<&str, &str>) {
         self.add(target, (at, at), answer);
     }
@@ -188,7 +188,7 @@ impl Recorder {
 
     /// Writes what was recorded since the last call. An error is logged and counted.
     pub fn flush(&self, now: Timestamp) {
-        // The next write is another chance.
+        // The next write retries.
         self.write(now).ok();
     }
 

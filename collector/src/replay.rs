@@ -152,7 +152,7 @@ impl Replay {
                 if let (None, Some(kind)) = (&target.kind, reader.kind()) {
                     self.state.record_kind(target, kind);
                 }
-                // The recording has all scrapes: also those that a loss asked for.
+                // The recording has all scrapes: including those that a loss triggered.
                 self.analysis.take(event, &self.state);
             }
             Err(error) => {

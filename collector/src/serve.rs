@@ -1,4 +1,4 @@
-//! What people and programs are given: API, page, metrics.
+//! Output for users and programs: API, web page, metrics.
 
 pub mod api;
 pub(crate) mod clients;

@@ -102,7 +102,7 @@ pub(crate) enum Event {
 pub struct Beside {
     /// Its routes: other ones than the collector's.
     pub routes: axum::Router,
-    /// What the header of the web page calls it, and its path without a slash in front; none for no
+    /// Text in the header of the web page, and its path without a leading slash; none for no
     /// link.
     pub link: Option<(&'static str, &'static str)>,
     /// Where metrics and incidents are sent; flushed at the end.
@@ -123,7 +123,7 @@ pub async fn run(
 
 /// As [`run`], with more on the same address.
 ///
-/// Requests in flight then get a moment to end; connections that a client keeps open do not delay it.
+/// Requests in flight then get a short time to end; connections that a client keeps open do not delay it.
 ///
 /// # Errors
 /// Why it stopped before.
@@ -168,7 +168,7 @@ pub async fn run_beside(
         drop(asked);
     });
     let grace_is_over = async {
-        // Ends when the sender is dropped, which is what "asked" means.
+        // Ends when the sender is dropped, which is the shutdown request.
         was_asked.await.ok();
         tokio::time::sleep(SHUTDOWN_GRACE).await;
     };
@@ -296,7 +296,7 @@ async fn follow_targets(
         if let Some(recorder) = &state.recorder {
             recorder.set_targets(&targets, false, state.now());
         }
-        // The analysis knows of a node before its first scrape arrives.
+        // The analysis receives the targets before their first scrapes.
         if events.send(Event::Targets(targets.clone())).await.is_err() {
             return;
         }

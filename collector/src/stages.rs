@@ -26,7 +26,7 @@ pub enum Step {
     /// Pause is traced to the receiver that does not drain, along the lanes that wait for each
     /// other.
     PauseWalk,
-    /// Parts that continue more slowly page only if they delay a job, and nothing does on idle nodes.
+    /// Parts that continue more slowly page only if they delay a job; on idle nodes nothing does.
     ImpactGate,
     /// Probes between NICs report which part loses them.
     Probes,

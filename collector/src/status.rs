@@ -22,7 +22,7 @@ use crate::sources::push::Intake;
 use crate::sources::targets::FileProblem;
 use crate::store::Ingested;
 
-/// Reads the time. The process gives the system's clock, a test its own.
+/// Reads the time. The process uses the system's clock, a test its own.
 pub type Clock = fn() -> Timestamp;
 
 /// What became of one scrape: the `result` label of the scrape counter.
@@ -140,7 +140,7 @@ pub const MAD_RESULTS: [&str; 5] = ["answered", "repeated", "unanswered", "refus
 pub struct TargetState {
     /// Which exporter its scrape was recognized to be, where the configuration does not specify it.
     pub recognised: Option<Arc<str>>,
-    /// What became of the last scrape; `None` before the first has ended.
+    /// Result of the last scrape; `None` before the first has ended.
     pub last: Option<ScrapeResult>,
     /// Whether the last scrape brought samples; a scrape with some bad lines still does.
     pub up: bool,
@@ -184,7 +184,7 @@ impl Targets {
         self.all.len()
     }
 
-    /// How many answer.
+    /// Number that respond.
     pub fn up(&self) -> usize {
         self.all.values().filter(|target| target.up).count()
     }
@@ -195,7 +195,7 @@ impl Targets {
 pub struct Snapshot {
     /// What the analysis reports.
     pub view: ClusterView,
-    /// The fabric as people look at it: made with the tick, so that no request waits for it.
+    /// The fabric as displayed: built with the tick, so that no request waits for it.
     pub layout: Layout,
     /// How long the tick took.
     pub tick_seconds: f64,
@@ -230,10 +230,10 @@ pub struct State {
     pub graph_series: usize,
     /// The time.
     pub clock: Clock,
-    /// A web page of another component on the same server: what to call it, and its path without a
-    /// slash in front.
+    /// A web page of another component on the same server: its title, and its path without a
+    /// leading slash.
     pub beside: Option<(&'static str, &'static str)>,
-    /// What became of what is sent by OTLP; none where nothing is.
+    /// Result of what is sent by OTLP; none if nothing is sent.
     pub otlp: Option<railscope_otlp::StatsReader>,
     /// Accepts remote write; none if it is off.
     pub(crate) push: Option<Intake>,
@@ -258,7 +258,7 @@ pub struct State {
 /// What own sweeps of the subnet cost.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mads {
-    /// All sweeps added up; none before the first.
+    /// The sum of all sweeps; none before the first.
     total: Option<[u64; MAD_RESULTS.len()]>,
     /// Time of the last one, for shape, counters and forwarding tables.
     pub last: [Duration; 3],
@@ -302,7 +302,7 @@ impl State {
         }
     }
 
-    /// The moment.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
     }
@@ -324,7 +324,7 @@ impl State {
 
     /// All targets. Hold it briefly: scrapers wait for it.
     pub fn targets(&self) -> MutexGuard<'_, Targets> {
-        // A panic elsewhere leaves whole entries behind, so the list is still right.
+        // A panic elsewhere leaves complete entries behind, so the list is still consistent.
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

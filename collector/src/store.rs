@@ -35,7 +35,7 @@ pub struct History {
 }
 
 impl History {
-    /// The history of one node, begun if there is none.
+    /// The history of one node, created if missing.
     pub fn node_mut(&mut self, node: &NodeName) -> &mut NodeHistory {
         let new = || begin(&self.shared, Reach::default(), &mut self.born);
         self.nodes.entry(node.clone()).or_insert_with(new)
@@ -63,7 +63,7 @@ impl History {
             .filter(move |(_, history)| history.is_fresh(now))
     }
 
-    /// The history of one switch, begun if there is none.
+    /// The history of one switch, created if missing.
     pub fn switch_mut(&mut self, switch: &SwitchName) -> &mut NodeHistory {
         let reach = Reach(SWITCH_WINDOW_SECONDS);
         let new = || begin(&Shared::default(), reach, &mut self.born);
@@ -97,7 +97,7 @@ impl History {
             .filter(move |(_, history)| history.is_fresh(now))
     }
 
-    /// The history of an adapter whose host has no exporter, begun if there is none.
+    /// The history of an adapter whose host has no exporter, created if missing.
     pub fn adapter_mut(&mut self, node: &NodeName, device: &RdmaDevice) -> &mut NodeHistory {
         let new = || begin(&Shared::default(), Reach::default(), &mut self.born);
         let name = (node.clone(), device.clone());
@@ -115,7 +115,7 @@ impl History {
             .map(|((node, _), history)| (node, history))
     }
 
-    /// Forgets switches and adapters that were silent for too long: unlike nodes, no list reports which there
+    /// Drops switches and adapters without data for too long: unlike nodes, no list reports which there
     /// are.
     pub fn forget_silent(&mut self, now: Timestamp) {
         self.switches.retain(|_, history| history.is_fresh(now));

@@ -1,5 +1,5 @@
 //! Dumps of PyTorch 2.11 (NCCL 2.28) on an H100, of one rank that trained with `DistributedDataParallel`:
-//! as PyTorch's C++ code pickled it, and as JSON of the same moment (`_dump_nccl_trace`,
+//! as PyTorch's C++ code pickled it, and as JSON of the same time (`_dump_nccl_trace`,
 //! `_dump_nccl_trace_json`; the last 48 entries).
 
 use std::fs;
@@ -13,7 +13,7 @@ use railscope_collector::sources::collectives::flight_recorder::{
 fn states(name: &str) -> Vec<RankState> {
     let file = dump(name);
     let bytes = fs::read(&file).expect("a dump");
-    // As much as the watcher reads to tell what a file is.
+    // As much as the watcher reads to detect a file's format.
     assert!(is_flight_recorder(&bytes[..4096]));
     let rank = rank_of_file(name).expect("a rank");
     let dump = parse_dump(name, rank, &bytes).unwrap_or_else(|error| panic!("{error}"));

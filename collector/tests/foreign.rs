@@ -1,4 +1,4 @@
-//! What other exporters' pages become: whole pages held against golden files. `UPDATE_EXPECT=1` blesses them anew.
+//! Translation of other exporters' expositions, compared with golden files. `UPDATE_EXPECT=1` updates these.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use railscope_collector::mapping::{Mappings, Recognised, Translation, Translator
 use railscope_collector::store::source_id::{Speaker, Subject};
 use railscope_model::fabric::{LinkKind, Timestamp};
 
-/// The part that a target of each kind speaks for; none where its pages name their parts.
+/// The part that a target of each kind reports; none if its series name their parts.
 fn about(kind: &str) -> Option<Subject> {
     match kind {
         "infiniband_exporter" | "gnmic" | "cumulus-otlp" | "nmx-telemetry" => None,
@@ -82,7 +82,7 @@ fn every_exporter_s_page_is_recognised_and_becomes_the_readings_of_its_golden_fi
     }
 }
 
-/// Lines of a real page of dcgm-exporter, of two GPU types of labels (with and without a container).
+/// Lines of a real scrape of dcgm-exporter, of two GPU types of labels (with and without a container).
 #[test]
 fn a_page_that_was_recorded_on_h100s_is_read_whole() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/captures");
@@ -118,7 +118,7 @@ fn a_page_that_was_recorded_on_h100s_is_read_whole() {
     assert!(text.contains("pci=\"0000:ca:00.0\""), "{text}");
 }
 
-/// LLDP-MIB of a switch of which one port has one neighbour.
+/// LLDP-MIB of a switch of which one port has one neighbor.
 fn neighbour(port: &str, system: &str, their_port: &str) -> String {
     let rem = "lldpRemIndex=\"1\",lldpRemLocalPortNum=\"5\",lldpRemTimeMark=\"0\"";
     format!(
@@ -166,10 +166,10 @@ fn switches_that_hear_each_other_by_somebody_else_s_exporter_share_a_cable_and_a
     );
 }
 
-/// A page of a node's exporter: whether the node has the fault.
+/// An exposition of a node's exporter: whether the node has the fault.
 type PageOf = fn(bool) -> String;
 
-/// What a fault that stands on one node's page alone is named.
+/// The name of a fault that only one node's exposition shows.
 const FAULTS: &[(&str, PageOf, &str)] = &[
     (
         "node_exporter",
@@ -214,7 +214,7 @@ const FAULTS: &[(&str, PageOf, &str)] = &[
     ),
 ];
 
-/// Two GPUs that answer, with one more field.
+/// Two GPUs that respond, with one more field.
 fn gpus(field: &str, of_second: &str, of_first: &str) -> String {
     let lines = [of_first, of_second].into_iter().enumerate();
     let lines = lines.map(|(gpu, value)| {
@@ -266,7 +266,7 @@ fn a_fault_that_one_field_of_another_exporter_states_is_named_and_its_absence_is
     }
 }
 
-/// Where the table of facts says that a test is.
+/// Where the table of facts locates a test.
 fn test_file(name: &str) -> String {
     match name {
         "foreign.rs" => String::from("collector/tests/foreign.rs"),

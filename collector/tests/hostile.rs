@@ -38,7 +38,7 @@ impl Collector {
         Self { at, stop, service }
     }
 
-    /// Status and body of a page, read over a new connection.
+    /// Status and body of a response, read over a new connection.
     async fn get(&self, path: &str) -> (u16, String) {
         let answer = timeout(
             Duration::from_secs(5),

@@ -1,4 +1,4 @@
-//! Ethernet fabrics by LLDP: hosts' and switches' words become the graph, its lost cables and its contradictions.
+//! Ethernet fabrics by LLDP: reports of hosts and switches become the graph, its missing cables and its contradictions.
 use std::collections::BTreeMap;
 
 use railscope_collector::analyzer::{Analyzer, ClusterView};
@@ -24,7 +24,7 @@ fn switch(name: &str) -> SwitchName {
     name.parse().expect("a name")
 }
 
-/// One port of a host: its leaf as LLDP tells it, and whether it is up.
+/// One port of a host: its leaf as LLDP reports it, and whether it is up.
 #[derive(Clone)]
 struct Port {
     system: String,
@@ -44,7 +44,7 @@ impl Port {
     }
 }
 
-/// A page with these ports; a port without a system and a chassis hears nobody.
+/// An exposition with these ports; a port without a system and a chassis receives nothing.
 fn page(ports: &[Port]) -> String {
     let mut page = String::new();
     for (rail, port) in ports.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Cluster {
         }
     }
 
-    /// Leaves and spines tell their neighbours.
+    /// Leaves and spines report their neighbors.
     fn with_spines(mut self, spines: usize) -> Self {
         let uplink = |leaf: usize, spine: usize| {
             (
@@ -281,7 +281,7 @@ fn a_silent_neighbour_is_unknown_while_the_port_is_up_and_lost_when_it_goes_down
     assert_eq!(incidents(&view), [""; 0]);
 }
 
-/// What exporters of leaves and spines say of the light of their uplinks, but for the dark ones.
+/// Carrier of uplinks as exporters of leaves and spines report it, except for those that are down.
 fn lights(cluster: &mut Cluster, spines: usize, dark: &[(&str, &str)]) {
     let mut readings: BTreeMap<String, NodeReading> = BTreeMap::new();
     for (leaf, spine) in (0..RAILS).flat_map(|leaf| (0..spines).map(move |spine| (leaf, spine))) {
@@ -359,7 +359,7 @@ fn a_dead_leaf_is_one_incident_with_and_without_its_uplinks() {
 #[test]
 fn a_port_that_two_nics_claim_is_believed_of_neither_unless_the_switch_says_which() {
     let mut cluster = Cluster::new();
-    // As lldpd does that knows neighbours by chassis id only, where all have the same.
+    // As lldpd with neighbors by chassis id only, where all have the same.
     for port in &mut cluster.ports[0] {
         port.system = String::from("leaf-0");
         port.chassis = String::from("vm");
@@ -413,7 +413,7 @@ fn a_port_that_two_nics_claim_is_believed_of_neither_unless_the_switch_says_whic
 fn what_a_switch_says_and_what_its_neighbours_were_told_is_one_cable() {
     let mut cluster = Cluster::new();
     for ports in &mut cluster.ports {
-        // SONiC tells an alias of the port.
+        // SONiC advertises an alias of the port.
         ports[0].port = ports[0].port.replace("swp", "etp");
     }
     let told = |node: usize| {

@@ -1,4 +1,4 @@
-//! What the topology files of others say, where the recordings of real hardware are at hand.
+//! Results of other tools' topology files, where the recordings of real hardware are at hand.
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
@@ -8,7 +8,7 @@ use railscope_model::fabric::LinkKind;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/captures/");
 
-/// Reads a capture; says so where there is none.
+/// Reads a capture; reports if there is none.
 fn capture(file: &str) -> Option<String> {
     let bytes = std::fs::read(format!("{ROOT}{file}")).ok();
     if bytes.is_none() {
@@ -17,7 +17,7 @@ fn capture(file: &str) -> Option<String> {
     bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Format, verdict in one line, problems.
+/// Format, result in one line, problems.
 fn answer(file: &str, text: &str) -> String {
     let opened = match read(file, text, None) {
         Ok(opened) => opened,
@@ -68,7 +68,7 @@ fn answer(file: &str, text: &str) -> String {
     format!("{format}: {verdict}{problems}")
 }
 
-/// Each file, and how its answer begins.
+/// Each file, and how its result begins.
 const CAPTURES: &[(&str, &str)] = &[
     (
         "ib_topology/selene.compute.ibnetdiscover",
@@ -303,7 +303,7 @@ fn a_wiring_table_of_2024_gpus_is_rail_wired_and_traffic_shows_who_uses_which_ra
     assert_eq!((wiring.rails, wiring.units, wiring.pure_leaves), (4, 5, 16));
     let missing: Vec<_> = wiring.missing.iter().map(|missing| missing.rail).collect();
     assert_eq!(missing, [2, 3], "the server of the empty cells");
-    // Racks G02 to G05: every NIC in the place of its neighbour.
+    // Racks G02 to G05: every NIC in the place of its neighbor.
     let crossed: BTreeSet<_> = wiring
         .misplaced
         .iter()

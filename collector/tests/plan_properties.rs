@@ -21,7 +21,7 @@ const SEEDS: [&str; 11] = [
     "Interface Ethernet1 detected 1 LLDP neighbors:\n\n  Neighbor 0c/\"E9\", age 12 seconds\n    Port ID     : \"E9\"\n  - System Name: \"spine-2\"\n  - System Capabilities : Bridge, Router\n",
 ];
 
-/// Reads a text as every format, and goes on with what comes out.
+/// Reads a text as every format, and processes the result further.
 fn try_all(text: &str) {
     let formats = Format::names().map(|name| name.parse().ok());
     for format in formats.chain([None]) {

@@ -61,7 +61,7 @@ fn check(text: &str, expected: &str) {
     );
 }
 
-/// A switch and an adapter, whole.
+/// A complete switch and adapter.
 const PAIR: &str = r##"
 vendid=0x2c9
 devid=0xd2f2

@@ -1,4 +1,4 @@
-//! Whatever the text, the reader answers, accounts for every line, and reads back what was written.
+//! For any text, the reader returns, accounts for every line, and reads back what was written.
 
 use crate::topology_net as net;
 
@@ -12,7 +12,7 @@ const FIXTURES: [&str; 3] = [
     include_str!("../../tests/fabrics/debris.ibnetdiscover"),
 ];
 
-/// Every line went somewhere, and whatever was not understood is a problem with its line.
+/// Every line is accounted for, and every one not understood is a problem with its line.
 fn accounts_for_every_line(text: &str, subnet: &Subnet) -> Result<(), TestCaseError> {
     let counts = subnet.counts;
     // The byte order mark is no text.

@@ -1,4 +1,4 @@
-//! From a sweep to the verdict, on our own small fabrics: `tests/fabrics` and ones made here.
+//! From a sweep to the classification, on our own small fabrics: `tests/fabrics` and generated ones.
 use crate::topology_net as net;
 
 use expect_test::{Expect, expect};
@@ -19,7 +19,7 @@ fn verdict(text: &str) -> Verdict {
     judge(&fabric, &merge)
 }
 
-/// The verdict on a fixture, as an operator reads it. Bless with `UPDATE_EXPECT=1`.
+/// The classification of a fixture, as an operator reads it. Update with `UPDATE_EXPECT=1`.
 fn check(fixture: &str, expected: &Expect) {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fabrics/");
     let text = std::fs::read_to_string(format!("{root}{fixture}.ibnetdiscover")).expect(fixture);

@@ -1,9 +1,9 @@
-//! What real sweeps give, where the recordings of real hardware are at hand.
+//! Results of real sweeps, where the recordings of real hardware are at hand.
 use railscope_collector::fabric::subnet::{Subnet, parse_ibnetdiscover};
 use railscope_collector::fabric::{Confidence, Kind, Verdict, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
 
-/// Reads a capture and hands it to the test; says so where there is none.
+/// Reads a capture and passes it to the test; reports if there is none.
 fn with_capture(test: &str, file: &str, check: impl FnOnce(&Subnet, &Verdict)) {
     let root = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -31,7 +31,7 @@ fn selene_is_a_rail_optimised_fabric_of_three_levels() {
         assert_eq!((subnet.counts.problems, subnet.counts.unread), (0, 0));
         assert_eq!((&verdict.kind, verdict.levels), (&Kind::RailOptimised, 3));
         assert_eq!(verdict.confidence, Confidence::High);
-        // Leaves LGnn-nn and MLGnn-nn, spines CSPINE and MSPINE, cores CCORE: as the names say.
+        // Leaves LGnn-nn and MLGnn-nn, spines CSPINE and MSPINE, cores CCORE: according to the names.
         assert_eq!(verdict.switches_by_tier, [204, 322, 140]);
         assert_eq!(verdict.sweep.aggregation_nodes, 666);
         assert_eq!(

@@ -94,7 +94,7 @@ fn another_speed_of_one_cable_is_named_with_both() {
         .find(|line| line.starts_with(port))
         .expect("a port");
     let slowed = whole.replacen(line, &line.replace("4xNDR", "4xHDR"), 1);
-    // The NIC's own line says the same of the same cable.
+    // The NIC's own line reports the same of the same cable.
     let nic = whole
         .lines()
         .filter(|line| line.starts_with("[1]("))

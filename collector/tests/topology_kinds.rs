@@ -1,4 +1,4 @@
-//! Kinds of fabrics of odd sizes, with parts missing: told by structure, with groups, planes and units.
+//! Kinds of fabrics of odd sizes, with parts missing: detected by structure, with groups, planes and units.
 use crate::topology_net as net;
 
 use net::Net;
@@ -36,7 +36,7 @@ impl Dragonfly {
         net
     }
 
-    /// Hosts have two NICs on neighbouring routers; what `leave_out` names by group and routers stays unjoined.
+    /// Hosts have two NICs on neighboring routers; what `leave_out` names by group and routers stays unjoined.
     fn add(&self, net: &mut Net, plane: usize, leave_out: &dyn Fn(usize, usize, usize) -> bool) {
         let groups: Vec<Vec<usize>> = (0..self.groups)
             .map(|group| {
@@ -225,7 +225,7 @@ fn groups_of_leaves_and_spines_joined_by_spines_are_a_dragonfly_plus() {
     }
 }
 
-/// A rail tree of its own for every plane, with so many rails of every host.
+/// A separate rail tree for every plane, with so many rails of every host.
 fn planes(rails: &[usize]) -> Net {
     let mut net = Net::default();
     let mut first = 0;
@@ -304,7 +304,7 @@ fn single_rails_are_no_planes_and_strangers_are_neither() {
     );
 }
 
-/// Leaves of one network joined to spines in a way that a test says: leaf, spine.
+/// Leaves of one network joined to spines as a test specifies: leaf, spine.
 fn two_tiers(
     leaves: usize,
     spines: usize,

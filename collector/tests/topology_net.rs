@@ -1,4 +1,4 @@
-//! A subnet made by hand or by the thousand, written as `ibnetdiscover` would print it.
+//! A hand-made or generated subnet, written as `ibnetdiscover` would print it.
 #![allow(dead_code, reason = "each test and the benchmark use a part of it")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Which rail a NIC, a leaf and a host without one are on, and which NIC hangs elsewhere.
+//! Which rail a NIC, a leaf and a host without one are on, and which NIC is connected elsewhere.
 use crate::topology_net as net;
 
 use net::Net;
@@ -171,7 +171,7 @@ fn a_class_numbered_otherwise_is_not_called_miscabled() {
     assert_eq!(wiring(&fabric).misplaced, []);
 }
 
-/// Eight hosts of four NICs, four on each of two leaves, but for NICs that hang elsewhere: host, device, leaf.
+/// Eight hosts of four NICs, four on each of two leaves, except for NICs that are connected elsewhere: host, device, leaf.
 fn racks(elsewhere: &[(usize, usize, usize)]) -> Vec<String> {
     let mut net = Net::default();
     let leaves: Vec<_> = (0..2).map(|n| net.switch(&format!("rack-{n}"))).collect();

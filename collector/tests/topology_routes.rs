@@ -1,4 +1,4 @@
-//! Shortest paths counted: how many, over what, and who is routed over a cable.
+//! Shortest paths counted: their number, their components, and the hosts routed over a cable.
 use crate::topology_net as net;
 
 use net::Net;
@@ -80,7 +80,7 @@ fn a_leafs_uplink_carries_its_share_of_that_leafs_traffic_and_of_no_other() {
     assert_eq!(seen.over("link/leaf-1:1"), [], "a cable to a host");
 }
 
-/// Pods of `leaves` leaves and as many spines; the spines of one place are joined by cores of their own.
+/// Pods of `leaves` leaves and as many spines; the spines of one place are joined by separate cores.
 fn three_tiers(pods: usize, leaves: usize, cores: usize) -> Net {
     let mut net = Net::default();
     let above: Vec<Vec<usize>> = (0..leaves)
@@ -136,7 +136,7 @@ fn a_cable_to_a_core_carries_its_share_of_what_leaves_the_pod() {
             "switch/a-1-3"
         ]
     );
-    // 16 of the 22 NICs elsewhere are in other pods; 8 ways lead there, one of them over this cable.
+    // 16 of the 22 NICs elsewhere are in other pods; 8 paths lead there, one of them over this cable.
     let expected = 16.0 / 22.0 / 8.0;
     assert!(
         over.iter().all(|(_, share)| near(*share, expected)),
@@ -172,7 +172,7 @@ fn a_dragonflys_minimal_path_takes_one_cable_between_groups() {
     let set = seen.paths("r-0-0", "r-1-1").expect("a path");
     assert_eq!(set.hops, 3, "within, between, within");
     assert!(near(set.paths, 1.0));
-    // r-0-2 and r-2-0 are neighbours, r-2-1 and r-1-2 too: shorter ways over a third group do not count.
+    // r-0-2 and r-2-0 are neighbors, r-2-1 and r-1-2 too: shorter paths over a third group do not count.
     let direct = seen.paths("r-0-2", "r-2-0").expect("a path");
     assert_eq!(direct.hops, 1);
     let over = seen.over("link/r-0-2:5");

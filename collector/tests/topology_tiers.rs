@@ -18,7 +18,7 @@ fn verdict(text: &str) -> Verdict {
     judge(&fabric, &merge)
 }
 
-/// Tiers as a map from switch to tier, for switches whose name begins with a word.
+/// Tiers as a map from switch to tier, for switches whose name begins with a prefix.
 fn tiers_of(net: &Net, prefix: &str) -> Vec<Option<u8>> {
     let (fabric, _) = build(&net.text());
     let tiers = tiers(&fabric);

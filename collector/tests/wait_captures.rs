@@ -1,4 +1,4 @@
-//! Who waits for whom in public traces of real jobs, where the recordings are at hand.
+//! Stragglers in public traces of real jobs, where the recordings are at hand.
 mod archive;
 mod bytedance;
 mod zhejiang;
@@ -18,7 +18,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::metric::SWITCH_PORT_TRANSMIT_BYTES;
 use railscope_model::reading::{Labels, NodeReading};
 
-/// A file or folder of the recordings; says so where there is none.
+/// A file or folder of the recordings; reports if there is none.
 fn capture(test: &str, path: &str) -> Option<PathBuf> {
     let path = PathBuf::from(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -114,7 +114,7 @@ fn held_interpreter_locks_are_two_hosts() {
     assert_eq!(late, [(9, Side::Host), (14, Side::Host)]);
 }
 
-/// The verdict of each test and number of GPUs a node.
+/// The result of each test and number of GPUs a node.
 fn matrices(test: &str, cluster: &str) -> Option<BTreeMap<(String, usize), Unevenness>> {
     let path = capture(test, &format!("nccl_logs/{cluster}/pairwise-logs.tar.gz"))?;
     let mut pairs: BTreeMap<(String, usize), Vec<Pair>> = BTreeMap::new();
@@ -200,7 +200,7 @@ fn holes_in_the_sampling_of_real_ports_are_no_spike_and_no_silence() {
                 .window(&SWITCH_PORT_TRANSMIT_BYTES, &[&port])
                 .expect("a window");
             let gap = before.map_or(0.0, |before| at.seconds_since(before));
-            // What was sent in a hole, told in the first reading after it: above the wire at the usual interval.
+            // Bytes sent during a gap, reported in the first reading after it: above the wire at the usual interval.
             spikes += usize::from(sent / 0.55 > wire);
             if gap > 10.0 {
                 holes += 1;

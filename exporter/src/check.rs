@@ -24,9 +24,9 @@ use survey::Survey;
 pub struct Rule {
     /// Its name in the table.
     pub name: &'static str,
-    /// What it looks at, in the plural.
+    /// The components that it checks, in the plural.
     pub parts: &'static str,
-    /// What it asks.
+    /// The condition that it checks.
     pub question: &'static str,
     check: fn(&View<'_>, &mut Out),
 }

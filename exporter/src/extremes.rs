@@ -11,8 +11,8 @@ pub const WINDOWS: [(&str, Duration); 2] = [
     ("60s", Duration::from_secs(60)),
 ];
 
-/// Windows reach back so much further than their names report: an exposition is up to a second old
-/// and scrapes are not punctual, and a value must not fall between two of them.
+/// Windows are longer than their nominal length by this much: an exposition is up to a second old
+/// and scrapes are not punctual, and a value must not be missed between two of them.
 const SLACK: Duration = Duration::from_secs(1);
 /// Values so close together share one place, so that memory is bounded whatever the sampling rate.
 const GRAIN: Duration = Duration::from_millis(500);
@@ -84,7 +84,7 @@ pub struct PeakRate {
 }
 
 impl PeakRate {
-    /// Adds a count. A count that fell (a reset, a wrap) gives no rate and begins again.
+    /// Adds a count. A count that fell (a reset, a wrap) gives no rate and starts from scratch.
     pub fn observe(&mut self, at: Instant, count: u64) {
         let before = self.last.replace((at, count));
         let Some((since, old)) = before else {

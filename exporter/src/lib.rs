@@ -4,8 +4,8 @@
 //! /sys /proc NVML -> sources -> samplers -> NodeReading -> exposition -> GET /metrics
 //! ```
 //!
-//! [`sources`] touch the machine and nothing else does; each sampler in [`sampler::SAMPLERS`] turns one
-//! source into readings, on a separate thread, so that one that hangs affects only itself.
+//! Only [`sources`] access the machine; each sampler in [`sampler::SAMPLERS`] turns one
+//! source into readings, on a separate thread, so that a blocked one affects only itself.
 //!
 //! A caller locates the machine, starts the exporter and serves it:
 //!

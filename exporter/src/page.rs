@@ -11,7 +11,7 @@ const PROFILES: [Profile; 2] = [Profile::Default, Profile::Full];
 const ENCODINGS: [bool; 2] = [false, true];
 const BODIES: usize = PROFILES.len() * MediaType::ALL.len() * ENCODINGS.len();
 
-/// An exposition with its rendered bodies: however many scrapers ask, each body is written once.
+/// An exposition with its rendered bodies: each body is written once, for any number of scrapers.
 #[derive(Debug)]
 pub struct RenderedPage {
     page: Page,

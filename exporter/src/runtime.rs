@@ -22,23 +22,23 @@ use crate::sampler::{Machine, ON_DEMAND, Presence, SAMPLERS, SampleError, Sample
 /// An exposition is merged again after this time even if no source reported anything, so that ages
 /// increase.
 const MAX_PAGE_AGE: Duration = Duration::from_secs(1);
-/// How long stopping waits for samplers to end; one that hangs is left behind.
+/// How long shutdown waits for samplers to end; one that is blocked is abandoned.
 const STOP_GRACE: Duration = Duration::from_secs(3);
-/// Keeps a sampler that asks for no pause from spinning.
+/// Keeps a sampler without a pause from spinning.
 const MIN_PERIOD: Duration = Duration::from_millis(10);
 /// Profiles with the names that `?profile=` and the `profile` label give them.
 pub const PROFILES: [(&str, Profile); 2] = [("default", Profile::Default), ("full", Profile::Full)];
 
-/// What the exporter reads and when it stops believing what it read.
+/// What the exporter reads, and after which time values are stale.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Where the machine is.
     pub machine: Machine,
-    /// The name by which the cluster knows the node; none takes the machine's own host name.
+    /// Name of the node in the cluster; none uses the machine's own host name.
     pub node_name: Option<String>,
     /// When values are too old to be shown.
     pub limits: Limits,
-    /// How many times as often as they ask for samplers run: 1, but for endurance tests.
+    /// Factor by which samplers run more often than they require: 1, except in endurance tests.
     pub hurry: u32,
 }
 
@@ -83,7 +83,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Starts every sampler of [`SAMPLERS`] on the machine, and those of [`ON_DEMAND`] that it asks for.
+    /// Starts every sampler of [`SAMPLERS`] on the machine, and those of [`ON_DEMAND`] that it enables.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -130,7 +130,7 @@ impl Exporter {
         Ok(exporter)
     }
 
-    /// The exposition of now: at most `MAX_PAGE_AGE` old, and merged once however many ask.
+    /// The current exposition: at most `MAX_PAGE_AGE` old, and merged once for all requests.
     pub fn page(&self) -> Arc<RenderedPage> {
         if let Some(page) = self.fresh_page() {
             return page;
@@ -153,8 +153,8 @@ impl Exporter {
         page
     }
 
-    /// Asks every sampler to end and waits for those that do; one that hangs is left behind, and ends by
-    /// itself should it ever return.
+    /// Requests every sampler to end and waits for those that do; one that is blocked is abandoned, and ends by
+    /// itself if it ever returns.
     pub fn stop(&self) {
         *lock(&self.shared.stopping) = true;
         self.shared.stop_asked.notify_all();
@@ -226,7 +226,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Sleeps; true if asked to end meanwhile.
+    /// Sleeps; true if requested to end meanwhile.
     fn sleep_until(&self, wake: Instant) -> bool {
         let pause = wake.saturating_duration_since(Instant::now());
         let stopping = lock(&self.stopping);
@@ -296,7 +296,7 @@ fn run(mut sampler: Box<dyn Sampler>, running: &Running) {
     }
 }
 
-/// Puts the node's configured name in place of the one the machine gives itself.
+/// Replaces the machine's own name with the node's configured name.
 fn rename_node(reading: &mut NodeReading, name: &str) {
     for sample in reading.take(|sample| sample.metric == &NODE) {
         let rest = sample.labels.values().skip(1);
@@ -305,7 +305,7 @@ fn rename_node(reading: &mut NodeReading, name: &str) {
     }
 }
 
-/// A sampler that runs several times as often as it asks for.
+/// A sampler that runs several times as often as it requires.
 struct Hurried {
     sampler: Box<dyn Sampler>,
     times: u32,

@@ -1,4 +1,4 @@
-//! The one kind of plug of the exporter: a sampler turns one source into readings.
+//! The exporter's plug-in interface: a sampler turns one source into readings.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,30 +17,30 @@ pub struct Machine {
     pub sysfs: PathBuf,
     /// Root of procfs, `/proc` on a real machine.
     pub procfs: PathBuf,
-    /// The kernel log, `/dev/kmsg` on a real machine; none leaves it out.
+    /// The kernel log, `/dev/kmsg` on a real machine; none disables it.
     pub kmsg: Option<PathBuf>,
-    /// How to reach NVML; none leaves GPUs out.
+    /// How to reach NVML; none disables GPUs.
     pub nvml: Option<NvmlAccess>,
-    /// Where to ask for what network drivers count, and for neighbors.
+    /// Source of network drivers' counters, and of neighbors.
     pub network: NetworkAccess,
     /// Whether to watch timers on each NUMA node, with a thread that wakes up to 1000 times a second.
     /// Several exporters in one process, or on a machine that is not the one below the roots, leave it out.
     pub jitter_probe: bool,
     /// The root file system that the exporter itself sees, `/`: what it runs in is there.
     pub rootfs: PathBuf,
-    /// Where to ask whose work runs on the devices.
+    /// Source of the jobs and pods that run on the devices.
     pub workloads: WorkloadAccess,
-    /// What NVML reports about MIG devices, for samplers that ask others than NVML.
+    /// What NVML reports about MIG devices, for samplers that read other sources than NVML.
     pub mig_devices: MigDevices,
-    /// Whether to answer probes of other nodes, and which targets to probe.
+    /// Whether to respond to probes of other nodes, and which targets to probe.
     pub probes: ProbeAccess,
-    /// What became of what is sent by OTLP; none where nothing is.
+    /// Result of what is sent by OTLP; none if nothing is sent.
     pub otlp: Option<railscope_otlp::StatsReader>,
 }
 
 impl Machine {
     /// A machine whose files all stand at their usual places below `root`. It reports nothing of this
-    /// machine: GPUs are omitted, networks answer from recordings below `network`, and timers are not
+    /// machine: GPUs are omitted, networks are read from recordings below `network`, and timers are not
     /// watched.
     pub fn below(root: &Path) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Machine {
     }
 }
 
-/// Where to ask whose work runs on the devices of the node. What does not exist is not asked.
+/// Sources of the jobs and pods that run on the node's devices. Missing ones are not used.
 #[derive(Debug, Clone)]
 pub struct WorkloadAccess {
     /// The kubelet's pod-resources socket.
@@ -83,15 +83,15 @@ impl WorkloadAccess {
     }
 }
 
-/// How to reach NVML. The library runs in a child process, so that a driver that hangs or crashes
-/// costs only that child.
+/// How to reach NVML. The library runs in a child process, so that a driver that blocks or crashes
+/// affects only that child.
 #[derive(Debug, Clone)]
 pub struct NvmlAccess {
     /// The library to load, by name or path.
     pub library: PathBuf,
     /// Program and leading arguments of the child: this very binary and its hidden subcommand.
     pub worker: Vec<PathBuf>,
-    /// Time between two readings. Polling NVML much faster costs the jobs that run on the GPU.
+    /// Time between two readings. Polling NVML much faster slows the jobs that run on the GPU.
     pub period: Duration,
 }
 
@@ -127,11 +127,11 @@ pub trait Sampler: Send {
     /// Reads the source once, from its first to its last value.
     ///
     /// # Errors
-    /// The whole source could not be read.
+    /// The source could not be read at all.
     fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError>;
 }
 
-/// Builds a sampler for a machine. Building reads nothing that can hang.
+/// Builds a sampler for a machine. Building reads nothing that can block.
 pub type Build = fn(&Machine) -> Box<dyn Sampler>;
 
 /// Every sampler of the exporter.
@@ -156,11 +156,11 @@ pub const SAMPLERS: &[Build] = &[
     samplers::workload::build,
 ];
 
-/// Builds a sampler for a machine that asks for it.
+/// Builds a sampler for a machine that enables it.
 pub type BuildOnDemand = fn(&Machine) -> Option<Box<dyn Sampler>>;
 
-/// Samplers that send packets, answer them, or count what is sent: they run where the machine asks
-/// for them, and else no exposition names them.
+/// Samplers that send packets, respond to them, or count what is sent: they run only if the machine enables
+/// them; otherwise no exposition contains them.
 pub const ON_DEMAND: &[BuildOnDemand] = &[
     samplers::otlp::build,
     samplers::prober::build,
@@ -169,7 +169,7 @@ pub const ON_DEMAND: &[BuildOnDemand] = &[
 ];
 
 /// Samples every source of a machine once, in this thread, and puts the samples in exposition order:
-/// what the golden files look at. A source that blocks blocks the caller.
+/// the input of the golden files. A source that blocks blocks the caller.
 pub fn sample_once(machine: &Machine) -> NodeReading {
     let mut all = NodeReading::default();
     // Those on demand have nothing to report about one instant.

@@ -1,4 +1,4 @@
-//! The exporter's HTTP side: `/metrics`, a landing page and a health check, behind TLS and passwords if asked.
+//! The exporter's HTTP side: `/metrics`, a landing page and a health check, behind TLS and passwords if configured.
 
 mod auth;
 mod security;
@@ -45,8 +45,8 @@ pub async fn serve(
     serve_app(router(exporter), listener, shutdown).await
 }
 
-/// Serves the exporter as [`serve`] does, behind what `web-config.yml` asks for, which is looked at again
-/// for as long as it serves.
+/// Serves the exporter as [`serve`] does, protected as in `web-config.yml`, which is checked again
+/// periodically while it serves.
 ///
 /// # Errors
 /// The listener failed.
@@ -76,7 +76,7 @@ async fn serve_app<L: Listener<Addr: std::fmt::Debug>>(
         drop(asked);
     });
     let grace_is_over = async {
-        // Ends when the sender is dropped, which is what "asked" means.
+        // Ends when the sender is dropped, which is the shutdown request.
         was_asked.await.ok();
         tokio::time::sleep(SHUTDOWN_GRACE).await;
     };
@@ -126,7 +126,7 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// The profile that a query asks for, or the sentence that reports what it should have asked.
+/// The profile that a query requests, or the error message with the valid values.
 fn profile_of(query: &str) -> Result<Profile, String> {
     let known = PROFILES
         .map(|(name, _)| format!("profile={name}"))

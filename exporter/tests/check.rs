@@ -1,4 +1,4 @@
-//! `railscope check` over whole machines, and each of its rules over one thing that is wrong.
+//! `railscope check` over whole machines, and each of its rules over one fault.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -47,7 +47,7 @@ fn the_table_as_json_has_every_row_and_names_its_verdicts() {
     }
 }
 
-/// Rows of the rule that are not fine, over a machine that a test has spoilt: `verdict part gives`.
+/// Rows of the rule that are not fine, over a machine that a test has modified: `verdict part gives`.
 fn spoilt(rule: &str, base: &str, spoil: impl FnOnce(&Path)) -> Vec<String> {
     let temp = tempfile::tempdir().expect("a temporary directory");
     copy(&our_root(base), temp.path());
@@ -74,7 +74,7 @@ fn write(path: &Path, text: impl AsRef<[u8]>) {
     fs::write(path, text).expect("write");
 }
 
-/// A configuration space that says 512 bytes for read requests and redirects peers.
+/// A configuration space with 512 bytes for read requests and redirects peers.
 fn config(max_read_request: u8, access_control: u8) -> Vec<u8> {
     let mut space = vec![0; 4096];
     for (at, byte) in [
@@ -326,7 +326,7 @@ fn a_gpu_that_fell_off_the_bus_heads_the_report_with_its_xid() {
         reading.push(&KERNEL_HARDWARE_EVENTS, &about, 0_u64);
     };
     for (spoil, asks_nvml, headlines) in [
-        // NVML knows the GPU and gets no answer of it.
+        // NVML lists the GPU and gets no response from it.
         (
             &(|reading: &mut NodeReading| {
                 reading.push_status("gpu", "2", Status::Failed);
@@ -387,7 +387,7 @@ fn a_slow_pcie_link_counts_against_a_gpu_only_while_it_works() {
     }
 }
 
-/// As a port of soft-RoCE is: no PCI function, no driver, and an interface that nobody laid out for it.
+/// As a port of soft-RoCE is: no PCI function, no driver, and an interface that was not created for it.
 #[test]
 fn software_ports_are_counted_and_their_network_is_not_judged() {
     let temp = tempfile::tempdir().expect("a temporary directory");

@@ -181,7 +181,7 @@ fn a_guest_tells_a_virtual_function_by_its_id_and_by_nothing_else() {
         (["0x14e4", "0x181b", "0x020000"], true),
         (["0x8086", "0x1889", "0x020000"], true),
         (["0x1414", "0x00ba", "0x020000"], true),
-        // Physical functions that were passed through, and a vendor whose ids say nothing.
+        // Physical functions that were passed through, and a vendor whose ids do not identify it.
         (["0x15b3", "0x1021", "0x020700"], false),
         (["0x15b3", "0x101d", "0x020000"], false),
         (["0x1d0f", "0xefa1", "0x020000"], false),

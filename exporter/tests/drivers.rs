@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::common::{machine, sampler};
 use railscope_model::reading::NodeReading;
 
-/// What one port with these files gives, as `name labels value`, infos and statuses left out.
+/// Series of one port with these files, as `name labels value`, without infos and statuses.
 fn sample(driver: Option<&str>, files: &[(&str, &str)]) -> BTreeSet<String> {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let device = temp.path().join("sys/class/infiniband/dev0");
@@ -321,7 +321,7 @@ fn a_counter_at_the_end_of_its_width_is_said_to_have_stopped() {
         &[
             "port_errors_total link_downed 255",
             "port_error_saturated link_downed 1",
-            // Beyond 16 bits: this kernel reads the 64-bit set, where it goes on.
+            // Beyond 16 bits: this kernel reads the 64-bit set, where it continues.
             "port_errors_total symbol_error 65536",
             "port_transmit_wait_ticks_total  4294967295",
             "port_error_saturated port_xmit_wait 1",

@@ -1,4 +1,4 @@
-//! Drivers, configurations and mishaps of Ethernet NICs: what goes in as files, what comes out as series.
+//! Drivers, configurations and mishaps of Ethernet NICs: files in, series out.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -294,7 +294,7 @@ fn an_interface_that_vanishes_leaves_no_series() {
 
 #[test]
 fn a_tree_of_files_is_never_mixed_with_this_machines_interfaces() {
-    // This machine has a loopback and most likely an eth0; the tree has an eth0 of its own.
+    // This machine has a loopback and most likely an eth0; the tree has its own eth0.
     let temp = tempfile::tempdir().expect("a temporary directory");
     nic(temp.path(), None, "rx_discards_phy 1\n");
     write(temp.path(), "sys/class/net/eth0/ifindex", "2\n");

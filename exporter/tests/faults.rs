@@ -1,4 +1,4 @@
-//! Devices that vanish, come back, lie and hang.
+//! Devices that vanish, come back, return wrong data and block.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -131,7 +131,7 @@ fn one_bad_file_costs_one_value() {
     }
     fs::remove_file(&counter).expect("remove");
     assert_eq!(count(&root).0, before - 1);
-    // What a driver that knows no such port does to node_exporter: the rate file alone fails.
+    // The effect of a driver without such a port on node_exporter: the rate file alone fails.
     let rate = root.join(MLX5_2).join("infiniband/mlx5_2/ports/1/rate");
     fs::write(rate, "gibberish\n").expect("write");
     let (bad, same, ..) = count(&root);
@@ -212,7 +212,7 @@ fn a_special_file_in_the_place_of_a_counter_costs_only_that_counter() {
         let (_temp, root) = hgx();
         let healthy = sample(sampler("rdma", &machine(&root)).as_mut());
         let port = root.join(MLX5_2).join("infiniband/mlx5_2/ports/1");
-        // A counter, a text that is read once, and one that is looked for at each discovery.
+        // A counter, a text that is read once, and one that is searched for at each discovery.
         for file in ["counters/symbol_error", "rate", "../../fw_ver"] {
             replace_by(&port.join(file), kind);
         }

@@ -8,7 +8,7 @@ use crate::common::{machine, sampler};
 use railscope_exporter::sampler::{Presence, Sampler};
 use railscope_model::reading::{NodeReading, Status};
 
-/// A Super-I/O chip, whose limits of voltages nobody has set.
+/// A Super-I/O chip, whose voltage limits are not set.
 const SUPER_IO: &[(&str, &str)] = &[
     ("name", "nct6779\n"),
     ("fan1_input", "8940\n"),
@@ -141,7 +141,7 @@ fn cpus(root: &Path) {
     }
 }
 
-/// The samples, `name labels value` without what all names begin with; infos only where asked for.
+/// The samples, `name labels value` without the common prefix of names; infos only if requested.
 fn lines(sampler: &mut dyn Sampler) -> Vec<String> {
     let mut reading = NodeReading::default();
     let presence = sampler.sample(&mut reading).expect("a sample");
@@ -324,7 +324,7 @@ fn throttles_count_once_a_core_and_frequencies_are_three_numbers() {
     let throttle = "devices/system/cpu/cpu1/thermal_throttle/core_throttle_count";
     write(temp.path(), throttle, "13\n");
     assert!(lines(cpu.as_mut()).contains(&String::from("cpu_throttles_total core 23")));
-    // A CPU that goes offline takes nothing from the sum.
+    // A CPU that goes offline does not lower the sum.
     let dir = temp
         .path()
         .join("sys/devices/system/cpu/cpu1/thermal_throttle");

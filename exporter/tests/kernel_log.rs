@@ -117,7 +117,7 @@ fn all_faults_of_a_file_count_with_the_time_of_the_last() {
     log.append(
         "4,4,8000001,-;nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20009, Severity 0 Engine\n",
     );
-    // Written into the log by a program, whatever it pretends.
+    // Written into the log by a program, whatever sender it claims.
     log.append("12,5,9000000,-;NVRM: Xid (PCI:0000:19:00): 79, fallen\n");
     let expected = [
         format!("{XIDS} 0 63 kmsg 2"),
@@ -322,7 +322,7 @@ fn lines_about_one_event_count_once() {
                 "0000:3b:00.0 pcie_corrected 1",
             ][..],
         ),
-        // XID 79 and what the driver says behind it; a GPU of which no XID speaks, in lines of their own.
+        // XID 79 and the driver's next lines; a GPU without an XID, in separate lines.
         (
             "[1.0] NVRM: Xid (PCI:0000:19:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n\
              [1.0] NVRM: GPU 0000:19:00.0: GPU has fallen off the bus.\n\
@@ -336,7 +336,7 @@ fn lines_about_one_event_count_once() {
                 "0000:ab:00.0 gpu_lost 1",
             ],
         ),
-        // Machine checks: the line that there are some, and the lines that say which.
+        // Machine checks: the line that there are some, and the lines with details.
         (
             "[1.0] mce: [Hardware Error]: Machine check events logged\n\
              [1.0] [Hardware Error]: Corrected error, no action required.\n\

@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::common::captures;
 use tree::{link, page, write};
 
-/// What the page calls the switches of `ACSCtl`, in `lspci`'s order.
+/// Names of the switches of `ACSCtl` in the exposition, in `lspci`'s order.
 const CONTROLS: [&str; 7] = [
     "source_validation",
     "translation_blocking",
@@ -31,7 +31,7 @@ struct Listed {
 }
 
 impl Listed {
-    /// The text behind a word, up to a comma, a blank or the end of the line.
+    /// The text after a word, up to a comma, a blank or the end of the line.
     fn after(&self, line: &str, word: &str) -> Option<&str> {
         let line = self
             .text
@@ -46,7 +46,7 @@ impl Listed {
     }
 }
 
-/// Where each function hangs, from the bridges' bus numbers.
+/// Parent of each function, from the bridges' bus numbers.
 fn folder(functions: &BTreeMap<String, Listed>, address: &str) -> String {
     match &functions[address].parent {
         Some(parent) => format!("{}/{address}", folder(functions, parent)),
@@ -131,7 +131,7 @@ fn access_control(function: &Listed) -> Option<Vec<bool>> {
     )
 }
 
-/// An address with its domain, which `lspci` leaves out where there is but one.
+/// An address with its domain, which `lspci` omits if there is only one.
 fn whole(address: &str) -> String {
     match address.matches(':').count() {
         1 => format!("0000:{address}"),
@@ -177,7 +177,7 @@ fn clouds_list_their_gpus_and_virtual_functions() {
         let functions = numbered(&fs::read_to_string(path).expect("text"));
         let temp = tempfile::tempdir().expect("a temporary directory");
         plant(temp.path(), &functions);
-        // What a GPU has a path to; the recording does not say which functions carry RDMA.
+        // What a GPU has a path to; the recording does not show which functions carry RDMA.
         let page = page(temp.path());
         let shown = |begin: &str| -> Vec<String> {
             let series = page.keys().filter_map(|key| key.strip_prefix(begin));
@@ -319,7 +319,7 @@ fn an_h100_server_has_the_links_and_settings_that_lspci_read() {
     );
 }
 
-/// What the page has to say of one function.
+/// What the exposition must contain for one function.
 fn expect_path(
     functions: &BTreeMap<String, Listed>,
     address: &str,

@@ -1,4 +1,4 @@
-//! Neighbours from a real lldpd in network namespaces: by its lldpctl, and by listening to its packets.
+//! Neighbors from a real lldpd in network namespaces: by its lldpctl, and by listening to its packets.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,7 +24,7 @@ struct Lldpd<'a> {
 }
 
 impl<'a> Lldpd<'a> {
-    /// Starts one; none, with a word why, where it is not installed.
+    /// Starts one; none, with the reason, where it is not installed.
     fn start(test: &str, namespace: &'a Namespace, directory: &Path, name: &str) -> Option<Self> {
         if Command::new("lldpd").arg("-v").output().is_err() {
             eprintln!("SKIPPED: {test}: no lldpd");
@@ -59,7 +59,7 @@ impl<'a> Lldpd<'a> {
         })
     }
 
-    /// A program that asks this lldpd.
+    /// A program that queries this lldpd.
     fn lldpctl(&self) -> PathBuf {
         let path = self.socket.with_extension("lldpctl");
         let socket = self.socket.display();
@@ -112,7 +112,7 @@ fn nic(namespace: &Namespace, name: &str) -> Nic {
     }
 }
 
-/// Asks until the answer is this one.
+/// Queries until the result is this one.
 fn eventually<T: PartialEq + std::fmt::Debug>(expected: &T, mut ask: impl FnMut() -> T) {
     let begun = Instant::now();
     loop {
@@ -169,7 +169,7 @@ fn a_listener_hears_lldpd_and_forgets_it_in_time() {
 
     leaf.ip("link set swp1 down");
     eventually(&vec![expected[1].clone()], || summary(&hear()));
-    // Says goodbye with a time to live of zero, or expires.
+    // Withdraws itself with a time to live of zero, or expires.
     drop(lldpd);
     eventually(&Vec::new(), || summary(&hear()));
     assert_eq!(listener.take_unparsed(), 0);
@@ -199,7 +199,7 @@ fn lldpd_is_asked_where_it_runs_and_packets_where_it_does_not() {
     let asked = ask(&lldpctl).expect("an answer");
     println!("lldpctl took {:?}", begun.elapsed());
 
-    // The same neighbours, word for word, from the packets.
+    // The same neighbors, literally, from the packets.
     let nics = [nic(&host, "rail0"), nic(&host, "rail1")];
     let mut listener = Listener::default();
     host.inside(|| listener.hear(&nics, Instant::now()))
@@ -288,7 +288,7 @@ fn a_program_that_hangs_lies_or_fails_is_no_lldpd() {
             directory.path().join(format!("{name}.sh")),
         );
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("write");
-        // Not by this process: a child of another test may hold it open for writing, and then nobody may run it.
+        // Not by this process: a child of another test may hold it open for writing, and then it cannot be executed.
         let copied = Command::new("install")
             .args(["-m", "755"])
             .args([&text, &path])

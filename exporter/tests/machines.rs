@@ -1,9 +1,9 @@
 //! The fixture machines under `tests/machines` and the generator that wrote them.
 //!
-//! They are ours, made up after the shape of the real thing: an HGX H100 server on InfiniBand, an HGX H200
+//! They are our own, synthetic after real machines: an HGX H100 server on InfiniBand, an HGX H200
 //! server on RoCE, a tray of a GB200 rack, a partitioned DGX A100, a cloud instance with EFA, and others.
-//! Each is a tree of `/sys` and `/proc`, what its network drivers say, and what its NVML answers (`nvml.state`).
-//! `UPDATE_EXPECT=1` writes them anew.
+//! Each is a tree of `/sys` and `/proc`, what its network drivers report, and the state of its NVML (`nvml.state`).
+//! `UPDATE_EXPECT=1` rewrites them.
 mod a100;
 mod efa;
 mod gb200;
@@ -34,9 +34,9 @@ fn bare() -> Tree {
 /// An HGX H100 server: two sockets, two PCIe switches on each, two GPUs and two 400 Gb/s InfiniBand
 /// NICs behind each switch, four NVSwitches, an Ethernet bond for storage, and a BMC's VGA function.
 ///
-/// Among the healthy parts stand the cases that an exporter must not get wrong: GPU 5's link runs at
-/// half width with correctable errors; `mlx5_3` has counted link errors and its `link_downed` stands at
-/// the end of its eight bits; one counter of `mlx5_6` says `N/A (no PMA)`; `mlx5_7` is down.
+/// Among the healthy parts are the cases that an exporter must not get wrong: GPU 5's link runs at
+/// half width with correctable errors; `mlx5_3` has counted link errors and its `link_downed` is at
+/// the end of its eight bits; one counter of `mlx5_6` prints `N/A (no PMA)`; `mlx5_7` is down.
 fn hgx_h100_ib() -> Tree {
     let mut tree = hgx(
         "hgx-1",

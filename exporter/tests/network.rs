@@ -1,4 +1,4 @@
-//! The kernel's own answers: ethtool and netlink on real interfaces, beside what `ethtool` and `ip` print.
+//! The kernel's own replies: ethtool and netlink on real interfaces, beside what `ethtool` and `ip` print.
 
 use std::fs;
 use std::process::Command;
@@ -97,11 +97,11 @@ fn what_a_driver_lacks_is_unsupported_and_what_is_not_there_is_absent() {
     let left = nic("left", &index);
     namespace.inside(|| {
         let mut kernel = Kernel::default();
-        // The kernel refuses each of these after it has understood the question.
+        // The kernel refuses each of these after it has parsed the request.
         assert_eq!(kernel.pause(&left), Err(Miss::Unsupported));
         assert_eq!(kernel.fec(&left), Err(Miss::Unsupported));
         assert_eq!(kernel.bridging(&left), Err(Miss::Unsupported));
-        // Its driver has no virtual functions to tell of, which is an answer.
+        // Its driver has no virtual functions to report, which is a valid reply.
         assert_eq!(kernel.virtual_functions(&left), Ok(vec![]));
         let elsewhere = kernel.virtual_functions(&nic("nothing", "1"));
         assert_eq!(elsewhere, Err(Miss::Absent));

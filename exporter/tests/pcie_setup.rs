@@ -101,7 +101,7 @@ fn settings_of_an_endpoint_and_access_control_on_its_way_up() {
     let acs = "pcie_config_info on off source_validation+request_redirect+completion_redirect+upstream_forwarding 1";
     assert!(bridge.contains(acs), "{bridge:?}");
 
-    // A sleeping port is left asleep: then nobody knows what it does to the GPU's packets.
+    // A sleeping port is left asleep: then its effect on the GPU's packets is unknown.
     let power = switch.join("0000:17:01.0/power");
     fs::create_dir_all(&power).expect("mkdir");
     fs::write(power.join("runtime_status"), "suspended\n").expect("write");

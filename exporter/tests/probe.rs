@@ -1,4 +1,4 @@
-//! Probing as samplers: off unless the machine asks for it; where it answers, it says at which addresses.
+//! Probing as samplers: off unless the machine enables it; a responder reports its addresses.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -17,7 +17,7 @@ use railscope_model::reading::NodeReading;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The samplers that a machine asks for.
+/// The samplers that a machine enables.
 fn wanted(machine: &Machine) -> Vec<Box<dyn Sampler>> {
     ON_DEMAND
         .iter()
@@ -69,13 +69,13 @@ fn who_answers_says_where_and_how_long_it_took() {
     copy(&our_root("hgx-h200-roce"), root);
     has_address(root, "enp24s0np0", Some("10.0.1.7"));
     has_address(root, "enp26s0np0", Some("fd00:0:0:2::7"));
-    // A port of a bond has no address of its own.
+    // A port of a bond has no own address.
     has_address(root, "enp58s0np0", None);
     has_address(root, "bond0", Some("10.0.3.7"));
     symlink("../bond0", root.join("sys/class/net/enp58s0np0/master")).expect("link");
     fs::write(root.join("network/enp60s0np0/addr"), "not JSON").expect("write");
 
-    // A port that is free now, and most likely in a moment.
+    // A port that is free now, and most likely still when it is used.
     let free = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let at = free.local_addr().expect("an address");
     drop(free);
@@ -111,7 +111,7 @@ fn who_answers_says_where_and_how_long_it_took() {
         hop: 0,
     };
     let begun = Instant::now();
-    // The kernel begins to take timestamps a moment after it was asked to.
+    // The kernel begins to take timestamps shortly after the request.
     while labels(&sample(responder), &PROBE_RESPONDER).is_empty() {
         assert!(begun.elapsed() < PATIENCE, "no time was told");
         let bytes = Packet::Question(question).write();
@@ -156,7 +156,7 @@ fn a_list_that_cannot_be_had_is_said_and_one_that_can_is_followed() {
     wait(&|_, reading| labels(reading, &SOURCE_STATUS) == ["prober list unparsed"]);
     let list = r#"{"targets":[{"device":"mlx5_0","peer_node":"n","peer_device":"mlx5_0","address":"192.0.2.1:10661","flows":2}]}"#;
     told.tell(ProbeList::parse("list", list));
-    // The NIC of a recorded machine is none of this one: nothing is sent, and that is said.
+    // The NIC of a recorded machine is not on this one: nothing is sent, and that is reported.
     let reading = wait(&|presence, reading| {
         presence == Presence::Present && labels(reading, &PROBES_SENT) == ["mlx5_0 udp"]
     });

@@ -1,4 +1,4 @@
-//! The exporter as a whole: isolation of samplers, and the page as a scraper sees it.
+//! The exporter as a whole: isolation of samplers, and the exposition as a scraper sees it.
 
 use std::collections::HashSet;
 use std::io::{self, Read as _, Write as _};
@@ -30,13 +30,13 @@ const LIMITS: Limits = Limits {
 /// Counts its samples, and adds one series that only the full profile shows.
 struct Steady(AtomicU64);
 
-/// Reads a number from a FIFO: hangs, like a driver, until somebody writes one.
+/// Reads a number from a FIFO: blocks, like a driver, until one is written.
 struct Fifo(PathBuf);
 
 /// Fails, for ever.
 struct Broken(io::ErrorKind);
 
-/// Has been told by somebody else how old its values are.
+/// Gets the age of its values from elsewhere.
 struct Relayed;
 
 impl Sampler for Steady {
@@ -126,7 +126,7 @@ fn text(exporter: &Exporter, profile: Profile) -> String {
     String::from_utf8(body.to_vec()).expect("UTF-8")
 }
 
-/// The value of a series on the default page. Without labels it may be written with or without `{}`.
+/// The value of a series in the default profile. Without labels it may be written with or without `{}`.
 fn value(exporter: &Exporter, series: &str) -> Option<f64> {
     value_in(Profile::Default, exporter, series)
 }
@@ -184,7 +184,7 @@ fn a_sampler_that_hangs_costs_only_itself_and_recovers() {
     });
     assert!(status(&exporter, "fifo", "", "ok"));
 
-    // From here on the FIFO hangs.
+    // From here on the FIFO blocks.
     eventually("the status says so", || {
         status(&exporter, "fifo", "", "timeout")
     });

@@ -14,7 +14,7 @@ fn append(path: &Path, lines: &str) {
         .expect("writes");
 }
 
-/// What a sample says of jobs, `metric{labels} value` of each series, and of its own failures.
+/// What a sample reports of jobs, `metric{labels} value` of each series, and of its own failures.
 struct Said {
     presence: Presence,
     jobs: Vec<String>,
@@ -47,7 +47,7 @@ fn a_job_tells_its_steps_from_when_it_is_seen_to_write_them() {
     append(&steps.join("4711.0"), &"2.0\n".repeat(40));
     append(&steps.join("over.0"), "1\n");
     let mut sampler = sampler("step_times", &machine(temp.path()));
-    // Nobody knows yet whether these jobs still run.
+    // It is unknown yet whether these jobs still run.
     let said = sample(&mut *sampler);
     assert_eq!((said.presence, said.jobs), (Presence::Present, vec![]));
 
@@ -55,7 +55,7 @@ fn a_job_tells_its_steps_from_when_it_is_seen_to_write_them() {
         &steps.join("4711.0"),
         "1764000000.5 2.0\n1764000003.5 3.0\n",
     );
-    // Ranks of one job take the same steps: the lowest is read.
+    // Ranks of one job run the same steps: the lowest is read.
     append(&steps.join("ml/llama.12"), "9\n");
     append(&steps.join("ml/llama.3"), "0.5\n");
     assert_eq!(

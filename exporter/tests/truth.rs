@@ -1,4 +1,4 @@
-//! Every number on a page is the number of one file: read here a second time, by other code.
+//! Every number in an exposition is the number of one file: read here a second time, by other code.
 mod labels;
 mod left_out;
 mod origin;
@@ -27,7 +27,7 @@ fn counter_files(sys: &Path) -> BTreeSet<String> {
             .collect::<Vec<_>>()
     };
     for device in names("class/infiniband") {
-        // Whose vital product data says that it stands for NVSwitches is not to be read.
+        // A function that represents NVSwitches, by its vital product data, must not be read.
         if sys
             .join(format!("class/infiniband/{device}/device/vpd"))
             .exists()
@@ -50,7 +50,7 @@ fn counter_files(sys: &Path) -> BTreeSet<String> {
     files
 }
 
-/// Holds every sample against its file, and returns the files, below `sys`, that the page is from.
+/// Compares every sample with its file, and returns the files, below `sys`, that the exposition is from.
 fn compare(root: &Path, reading: &NodeReading) -> (BTreeSet<String>, usize) {
     let sys = root.join("sys");
     let mut files = BTreeSet::new();
@@ -92,8 +92,8 @@ fn check(root: &Path) {
     assert!(compared > 20, "{compared} values compared");
 }
 
-/// A recording as it was: every value of every file is on the page or has its reason to be left out, and every
-/// number on the page is one of the recording.
+/// A recording as it was: every value of every file is exported or has a reason to be omitted, and every
+/// exported number is one of the recording.
 fn check_recording(name: &str, root: &Path, used: &mut BTreeSet<&'static str>) {
     let reading = sample_once(&machine(root));
     let (files, compared) = compare(root, &reading);
@@ -138,7 +138,7 @@ fn our_values_are_those_of_their_files() {
     check(&our_root("vm-vf-passthrough"));
 }
 
-/// The file that a row of a table is from, if the page is from such rows: of `/proc/stat`, CPUs and boot time.
+/// The file that a row of a table is from, if it is from such rows: of `/proc/stat`, CPUs and boot time.
 fn whole_file(file: &str) -> &str {
     match file.split_once(':') {
         Some((table @ "proc/stat", row)) => {
@@ -170,7 +170,7 @@ fn restore_links(folder: &Path) {
     }
 }
 
-/// Interfaces that a recording has, but not their entries in the list of all: gives them one.
+/// Interfaces that a recording has, but not their entries in the list of all: adds one for each.
 fn list_interfaces(sys: &Path, below: &Path) {
     for entry in fs::read_dir(sys.join(below)).expect("a directory") {
         let entry = entry.expect("an entry");

@@ -1,4 +1,4 @@
-//! Virtual functions on a host: what the kernel or the driver's files say, and what becomes of it.
+//! Virtual functions on a host: what the kernel or the driver's files report, and the exported series.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! The web server behind `web-config.yml`, asked by a real TLS client.
+//! The web server behind `web-config.yml`, tested with a real TLS client.
 mod client;
 
 use std::fs;
@@ -142,7 +142,7 @@ fn clients_show_a_certificate_of_the_right_authority() {
     }
 }
 
-/// The cheapest cost that bcrypt knows; real ones begin at 10.
+/// The lowest cost that bcrypt supports; real ones begin at 10.
 fn hash(password: &str) -> String {
     bcrypt::hash(password, 4).expect("hashes")
 }

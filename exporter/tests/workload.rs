@@ -48,7 +48,7 @@ fn gpu(ordinal: u8) -> String {
     format!("GPU-0000000{ordinal}-aaaa-bbbb-cccc-000000000000")
 }
 
-/// What the sampler says, and whether it found anybody to ask.
+/// What the sampler reports, and whether it found a source.
 fn sample(machine: &Machine) -> (Presence, NodeReading) {
     let mut reading = NodeReading::default();
     let presence = sampler("workload", machine).sample(&mut reading);
@@ -309,7 +309,7 @@ fn jobs_are_those_of_the_mapping_that_still_run_and_those_without_a_gpu() {
     ];
     machine.workloads.job_mapping = Some(mapping(temp.path(), &files));
     let (_, reading) = sample(&machine);
-    // Without Slurm's control groups nobody knows which jobs run: the mapping is believed.
+    // Without Slurm's control groups the running jobs are unknown: the mapping is used.
     let believed = [
         "0|||0000:19:00.0|||||4711",
         "1|||0000:1b:00.0|||||4711",

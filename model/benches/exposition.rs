@@ -1,4 +1,4 @@
-//! How fast a full page of an 8-GPU, 8-NIC node is written and read, in bytes per second.
+//! Throughput of writing and parsing a full exposition of an 8-GPU, 8-NIC node, in bytes per second.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Readings as text or protobuf, and any exporter's text as series.
 //!
 //! Writing text goes through `prometheus-client`, so the format is its authors' business; reading is our own,
-//! because the collector reads the pages of a whole cluster.
+//! because the collector reads the expositions of a whole cluster.
 
 mod labels;
 mod media_type;

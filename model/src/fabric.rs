@@ -1,7 +1,7 @@
 //! The graph of parts and what joins them, on petgraph.
 //!
-//! Vertices are what one can put a label on: hosts, GPUs, NICs, PCIe bridges, switches. Edges are
-//! what one can unplug, and what sits inside a host. Every edge says who saw it and when.
+//! Vertices are physical components: hosts, GPUs, NICs, PCIe bridges, switches. Edges are
+//! cables, and connections inside a host. Every edge records its witnesses and their times.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +29,7 @@ pub enum Equipment {
     Host,
     /// A GPU.
     Gpu {
-        /// NVML's UUID, where an exporter said it.
+        /// NVML's UUID, if an exporter reported it.
         uuid: Option<String>,
         /// Where it sits on the host's PCIe.
         pci: Option<PciAddress>,
@@ -49,9 +49,9 @@ pub enum Equipment {
     Switch {
         /// Node GUID, for InfiniBand.
         guid: Option<Guid>,
-        /// Ports that it has; 0 where nobody said.
+        /// Ports that it has; 0 if not reported.
         ports: u16,
-        /// Description as the switch gives it; empty where it gave none.
+        /// Description from the switch; empty if it has none.
         description: String,
     },
 }
@@ -120,12 +120,12 @@ impl Fabric {
     }
 
     /// Joins two parts. An edge of the same kind between the same ports is the same edge: what the new
-    /// witness says is added. Another cable between the same two switches is another edge. A switch may be
+    /// witness reports is added. Another cable between the same two switches is another edge. A switch may be
     /// cabled to itself.
     pub fn connect(&mut self, a: PartId, b: PartId, link: Link) -> LinkId {
         match self.twin(a, b, &link) {
             Some(id) => {
-                // The stored ends may stand the other way round.
+                // The stored ends may be in reverse order.
                 let (first, _) = self.graph.edge_endpoints(id).unwrap_or((a, b));
                 let ports = if first == a {
                     link.ports
@@ -152,7 +152,7 @@ impl Fabric {
         self.graph.add_edge(a, b, link)
     }
 
-    /// The edge of the same kind between the same ports. It is looked for from both ends at once: one of them may have
+    /// The edge of the same kind between the same ports. It is searched from both ends at once: one of them may have
     /// many edges.
     fn twin(&self, a: PartId, b: PartId, link: &Link) -> Option<LinkId> {
         let joins = |near: &Neighbour<'_>, peer, ports| {
@@ -170,12 +170,12 @@ impl Fabric {
         })
     }
 
-    /// Takes every edge out that is not to be kept; handles of the others stay.
+    /// Removes every edge that is not to be kept; handles of the others stay.
     pub fn retain_links(&mut self, keep: impl Fn(&Link) -> bool) {
         self.graph.retain_edges(|graph, id| keep(&graph[id]));
     }
 
-    /// What [`Link::ports`] calls a port of a part: its number, or a handle that holds as long as this
+    /// What [`Link::ports`] calls a port of a part: its number, or a handle that is valid as long as this
     /// graph does. None for a switch with more than 32,768 names of ports: no switch has.
     pub fn port_handle(&mut self, part: PartId, port: &PortName) -> Option<u16> {
         if let Some(handle) = self.find_port(part, port) {
@@ -197,7 +197,7 @@ impl Fabric {
         }
     }
 
-    /// As [`Fabric::port_handle`]; none for a name that this graph has not heard of.
+    /// As [`Fabric::port_handle`]; none for a name that is not in this graph.
     pub fn find_port(&self, part: PartId, port: &PortName) -> Option<u16> {
         match port {
             PortName::Number(number) if *number < FIRST_HANDLE => Some(*number),
@@ -271,7 +271,7 @@ impl Fabric {
             };
             let is_loop = edge.source() == edge.target();
             // petgraph turns the ends of an undirected edge so that the source is the part asked for;
-            // the ports stand in the order of the stored ends.
+            // the ports are in the order of the stored ends.
             let stored_forward = self
                 .graph
                 .edge_endpoints(edge.id())

@@ -19,7 +19,7 @@ pub use port::{PortName, PortWord, natural};
 pub struct IdentityError {
     /// What was read.
     pub found: String,
-    /// What should have stood there, with an example.
+    /// What was expected there, with an example.
     pub expected: &'static str,
 }
 
@@ -188,7 +188,7 @@ macro_rules! name {
 }
 
 name! {
-    /// A host as the cluster knows it: its host name, or the target's `node` label.
+    /// A host's name in the cluster: its host name, or the target's `node` label.
     NodeName, "a node name"
 }
 name! {
@@ -276,12 +276,12 @@ impl fmt::Display for NvLink {
     }
 }
 
-/// A physical part with a stable name: what an incident is about, and what somebody can go and touch.
+/// A physical part with a stable name: the subject of an incident, and something that an operator can touch.
 ///
 /// Its text is the *fault domain* of an alert: `gpu/n7:3`, `nic/n7:mlx5_4`, `pcie/n7:0000:1a:00.0`,
 /// `link/n7:mlx5_4/1`, `link/leaf-03:33`, `link/leaf-03[swp33]`, `switch/leaf-03`, `host/n7`, `nvlink/n7:3/17`,
 /// `storage/shared`.
-/// A port with a name stands in brackets, as Batfish writes it: names hold colons and slashes themselves.
+/// A port with a name is in brackets, as Batfish writes it: names hold colons and slashes themselves.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// A whole server.
@@ -300,7 +300,7 @@ pub enum Part {
     SwitchLink(SwitchName, PortName),
     /// A whole switch.
     Switch(SwitchName),
-    /// The storage that the nodes of a cluster share, with its servers and the way to them. Nodes tell only that they
+    /// The storage that the nodes of a cluster share, with its servers and the path to them. Nodes report only that they
     /// wait for it, not which server or volume: it has no name.
     SharedStorage,
 }
@@ -309,7 +309,7 @@ impl Part {
     const EXPECTED: &'static str = "a part such as gpu/n7:3, link/n7:mlx5_4/1 or switch/leaf-03";
     const SHARED: &'static str = "shared";
 
-    /// The class of the part, the word before the slash: `gpu`, `link`, `switch` …
+    /// The class of the part, the text before the slash: `gpu`, `link`, `switch` …
     pub fn class(&self) -> &'static str {
         match self {
             Self::Host(_) => "host",
@@ -323,7 +323,7 @@ impl Part {
         }
     }
 
-    /// The node that the part sits in or is connected to; none for switches, the cables between them, and storage.
+    /// The node that contains the part or is connected to it; none for switches, the cables between them, and storage.
     pub fn node(&self) -> Option<&NodeName> {
         match self {
             Self::Host(node)

@@ -1,4 +1,4 @@
-//! The words all of Railscope shares: identity, units, metric catalogue, reading, exposition, fabric graph.
+//! The shared vocabulary of Railscope: identity, units, metric catalogue, reading, exposition, fabric graph.
 //!
 //! Nothing here does IO, reads a clock or is asynchronous: the same input gives the same output.
 //!
@@ -7,7 +7,7 @@
 //! | [`identity`] | what a thing is called: PCI address, GUID, node, RDMA port, GPU, NVLink, part |
 //! | [`units`] | what hardware prints, turned into base units |
 //! | [`metric`] | the catalogue: every series that Railscope writes, once |
-//! | [`reading`] | what one node said at one instant |
+//! | [`reading`] | what one node reported at one instant |
 //! | [`exposition`] | readings as text, and any exporter's text as series |
 //! | [`fabric`] | the graph of parts and what joins them |
 //! | [`path_class`] | how far apart the two ends of a path are |

@@ -13,12 +13,12 @@ pub use catalogue::{
     rdma::*, switch::*, workload::*,
 };
 
-/// What kind of series a metric is, in OpenMetrics' words.
+/// Type of a metric, in OpenMetrics' terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A value that only rises until it is reset; the name ends in `_total`.
     Counter,
-    /// A value that moves both ways.
+    /// A value that can rise and fall.
     Gauge,
     /// The constant 1 with labels that describe a thing; the name ends in `_info`.
     Info,
@@ -58,7 +58,7 @@ impl HistogramPart {
     ];
 }
 
-/// How much of a node a page shows.
+/// Level of detail of an exposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Profile {
     /// What Prometheus stores: at most 600 series on a node with 8 GPUs x 18 NVLinks and 8 NICs.
@@ -80,9 +80,9 @@ impl Profile {
 }
 
 /// Upper bounds of the buckets of all histograms of latencies, nanoseconds: 5 us to 100 ms. A round trip in an idle
-/// fabric takes 5 to 50 us with software timestamps at both ends; what a hypervisor does to a guest lies between 50 us and
+/// fabric takes 5 to 50 us with software timestamps at both ends; a hypervisor's delay of a guest is between 50 us and
 /// 500 us; a full switch buffer of 64 MB takes 1.3 ms to drain at 400 Gb/s. So stalls above 50, 200 and 1000 us can be
-/// counted. Few, as the default page has one series for each.
+/// counted. Few, as the default profile has one series for each.
 pub const LATENCY_BOUNDS_NANOS: [u64; 10] = [
     5_000,
     10_000,
@@ -96,21 +96,21 @@ pub const LATENCY_BOUNDS_NANOS: [u64; 10] = [
     100_000_000,
 ];
 
-/// Who writes a metric.
+/// Component that exports a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writer {
     /// The node exporter.
     Exporter,
-    /// The collector, on its own page.
+    /// The collector, in its own exposition.
     Collector,
-    /// Nobody's page: what the collector reads of a switch, by its own sweep or out of another exporter.
+    /// Not exported: what the collector reads of a switch, by its own sweep or out of another exporter.
     Switch,
 }
 
 /// One row of the catalogue.
 #[derive(Debug)]
 pub struct Metric {
-    /// Place in the catalogue, which is the order on the page.
+    /// Place in the catalogue, which is the order of the exposition.
     pub index: u16,
     /// Full series name: prefix, base unit, `_total` or `_info`.
     pub name: &'static str,
@@ -120,9 +120,9 @@ pub struct Metric {
     pub unit: Option<&'static str>,
     /// Label names, in the order in which label values are given.
     pub labels: &'static [&'static str],
-    /// The smallest profile that shows it; a single sample may ask for a larger one.
+    /// The smallest profile that includes it; a single sample may require a larger one.
     pub profile: Profile,
-    /// Who writes it.
+    /// Component that exports it.
     pub writer: Writer,
     /// HELP text: what it is, where it comes from, what to know before trusting it.
     pub help: &'static str,
@@ -155,8 +155,8 @@ macro_rules! label {
 }
 
 impl Metric {
-    /// Whether the metric can have this value: no counter is above 64 bits, and only temperatures are negative. What is not a
-    /// number says that there is none.
+    /// Whether the metric can have this value: no counter is above 64 bits, and only temperatures are negative. NaN
+    /// means that there is no value.
     pub fn can_be(&self, value: f64) -> bool {
         const LARGEST: f64 = u64::MAX as f64;
         (0.0..=LARGEST).contains(&value)
@@ -202,7 +202,7 @@ impl Metric {
     }
 }
 
-/// Whether two texts are equal: `==` cannot be asked in constants yet.
+/// Whether two texts are equal: `==` cannot be used in constants yet.
 const fn is_same(a: &[u8], b: &[u8]) -> bool {
     match (a, b) {
         ([], []) => true,
@@ -279,7 +279,7 @@ mod tests {
                     "{name}: ends in {last} but names no unit"
                 );
             }
-            // As promtool's linter wants it: the type stands on the TYPE line.
+            // As promtool's linter requires: the type is on the TYPE line.
             for kind in ["counter", "gauge", "histogram", "summary", "untyped"] {
                 assert!(
                     !name.split('_').any(|word| word == kind),

@@ -20,12 +20,12 @@ pub enum PathClass {
     Storage,
     /// The path belongs to the management network.
     Management,
-    /// Whoever wrote the list of probes did not say.
+    /// The list of probes does not specify it.
     Unknown,
 }
 
 impl PathClass {
-    /// Every class, in the order in which pages show them.
+    /// Every class, in the order in which web pages show them.
     pub const ALL: [Self; 7] = [
         Self::SameLeaf,
         Self::SameRail,
@@ -37,7 +37,7 @@ impl PathClass {
     ];
 
     /// The class of a path between two NICs of different nodes in a fabric, each given by its leaf and its rail.
-    /// `share_leaf` tells whether any NICs of the two nodes are on one leaf, so that they are in one scalable unit.
+    /// `share_leaf` is whether any NICs of the two nodes are on one leaf, so that they are in one scalable unit.
     pub fn between<L: PartialEq>(
         (leaf, rail): (L, Option<u16>),
         (peer_leaf, peer_rail): (L, Option<u16>),

@@ -52,7 +52,7 @@ pub struct PlanError {
     pub line: usize,
     /// Column of the table.
     pub field: String,
-    /// What stands there.
+    /// What was found there.
     pub found: String,
     /// What should.
     pub expected: String,
@@ -85,7 +85,7 @@ impl WiringPlan {
         let mut plan = Self::default();
         let mut columns: Option<Vec<usize>> = None;
         let mut taken: HashMap<Socket, usize> = HashMap::new();
-        // Spreadsheets put a byte order mark in front.
+        // Spreadsheets prepend a byte order mark.
         let text = text.trim_start_matches('\u{feff}');
         for (line, text) in (1..).zip(text.lines()) {
             reader.line = line;
@@ -139,7 +139,7 @@ impl Reader<'_> {
     }
 
     /// Cuts a line at its commas. A field in double quotes may hold commas, and quotes that are doubled
-    /// (RFC 4180); no field goes over several lines.
+    /// (RFC 4180); no field spans several lines.
     fn fields(&mut self, line: &str) -> Option<Vec<String>> {
         let mut fields = vec![String::new()];
         let mut quoted = false;
@@ -240,7 +240,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A number that may be left out.
+    /// An optional number.
     fn number(&mut self, field: &str, text: Option<&str>) -> Option<Option<u16>> {
         let Some(text) = text else {
             return Some(None);
@@ -256,7 +256,7 @@ impl Reader<'_> {
         number.map(Some)
     }
 
-    /// A length that may be left out.
+    /// An optional length.
     fn length(&mut self, text: Option<&str>) -> Option<Option<f64>> {
         let Some(text) = text else {
             return Some(None);
@@ -281,7 +281,7 @@ impl Reader<'_> {
 }
 
 impl fmt::Display for WiringPlan {
-    /// The table. Optional columns that no cable fills are left out.
+    /// The table. Optional columns that no cable fills are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows: Vec<[String; COLUMNS.len()]> =
             self.cables.iter().map(PlannedCable::fields).collect();

@@ -1,4 +1,4 @@
-//! Plans are read as people write them, and what is wrong with one is said line by line.
+//! Plans are read as written by hand, and errors are reported line by line.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! A limit on how often something is done: so many a second, without a burst of more than a tenth of a second's worth.
+//! A rate limit: so many events a second, with bursts of at most 0.1 s' worth.
 
 const SECOND: u64 = 1_000_000_000;
 
-/// At most so many a second, and a tenth of a second's worth at once.
+/// At most so many a second, and 0.1 s' worth at once.
 #[derive(Debug)]
 pub struct Bucket {
     per_second: u64,
@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(taken(0), 10);
         assert_eq!(taken(SECOND / 20), 5);
         assert_eq!(taken(10 * SECOND), 10);
-        // A clock that goes back gives nothing away.
+        // A clock that goes back adds no credit.
         assert_eq!(taken(9 * SECOND), 0);
     }
 }

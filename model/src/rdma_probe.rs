@@ -1,6 +1,6 @@
 //! The protocol between the exporter and its RDMA prober, `railscope-rdma-probe`: one JSON object a line.
 //!
-//! The prober is a separate process, so that the exporter needs no libibverbs and a driver that hangs costs only these probes. It reads
+//! The prober is a separate process, so that the exporter needs no libibverbs and a blocked driver affects only these probes. It reads
 //! [`Plan`]s from its standard input and writes a [`Report`] every [`REPORT_INTERVAL`] to its standard output; it ends when its
 //! input ends.
 
@@ -33,9 +33,9 @@ pub struct Endpoint {
 pub struct Plan {
     /// Nanoseconds between two probes of one flow.
     pub interval_nanos: u64,
-    /// Nanoseconds after which a probe without an answer is lost.
+    /// Nanoseconds after which a probe without a reply is lost.
     pub timeout_nanos: u64,
-    /// Traffic class of probes and answers: eight bits, of which the upper six are the DSCP.
+    /// Traffic class of probes and replies: eight bits, of which the upper six are the DSCP.
     pub traffic_class: u8,
     /// Service level: on InfiniBand it selects the virtual lane, on RoCE the priority.
     pub service_level: u8,
@@ -53,28 +53,28 @@ pub struct PlannedFlow {
     pub device: String,
     /// Flow label, 20 bits: drivers derive the UDP source port of RoCE v2 from it, and so switches the path.
     pub flow_label: u32,
-    /// Who answers.
+    /// The responder.
     pub peer: Endpoint,
 }
 
-/// What became of probes since the last report, and what the prober knows now.
+/// Results of probes since the last report, and the prober's current state.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
-    /// Where this node answers, by RDMA device.
+    /// Where this node responds, by RDMA device.
     pub endpoints: BTreeMap<String, Endpoint>,
     /// Answered probes: the flow, and the round trip through the network in nanoseconds; none where a process was stopped
-    /// or short of CPU meanwhile, so that the time says nothing about the network.
+    /// or short of CPU meanwhile, so that the time does not describe the network.
     pub answered: Vec<(u32, Option<u64>)>,
-    /// Flows of probes without an answer in time, each as often as it lost one.
+    /// Flows of probes without a reply in time, each as often as it lost one.
     pub lost: Vec<u32>,
     /// By RDMA device: nanoseconds that probes of other nodes spent in this process.
     pub responded: BTreeMap<String, Vec<u64>>,
-    /// By RDMA device: why it cannot probe or answer.
+    /// By RDMA device: why it cannot probe or respond.
     pub problems: BTreeMap<String, Problem>,
-    /// Packets that are neither a question nor an answer to one of ours.
+    /// Packets that are neither a request nor a reply to one of ours.
     pub unparsed: u64,
-    /// Questions above the limit that got no answer, and probes that were due and not sent.
+    /// Requests above the limit that got no reply, and probes that were due and not sent.
     pub limited: u64,
     /// Whether the times of some device are the NIC's own.
     pub hardware_timestamps: bool,

@@ -1,4 +1,4 @@
-//! What one node said at one instant: samples of catalogue metrics, and why others are missing.
+//! What one node reported at one instant: samples of catalogue metrics, and why others are missing.
 
 mod changes;
 mod histogram;
@@ -25,8 +25,8 @@ use crate::metric::{Kind, Label, Metric, Profile, SOURCE_STATUS};
 )]
 pub struct Labels(Arc<[CompactString]>);
 
-/// Shared labels are mostly compared with themselves. `Arc` looks at addresses first only where what it holds has a
-/// fixed size, and text that nobody has touched for a second costs a wait for memory each.
+/// Shared labels are mostly compared with themselves. `Arc` compares addresses first only where its content has a
+/// fixed size, and text that was not accessed for a second costs a cache miss each.
 impl PartialEq for Labels {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
@@ -57,7 +57,7 @@ impl Labels {
         )
     }
 
-    /// One of them; empty labels say "unknown" and are none.
+    /// One of them; empty labels mean "unknown" and are omitted.
     #[inline]
     pub fn get(&self, label: Label) -> Option<&str> {
         let value: &str = self.0.get(label.place())?;
@@ -136,24 +136,24 @@ impl From<Histogram> for Value {
     }
 }
 
-/// Why a source, or one device of it, gave a value or gave none.
+/// Why a source, or one device of it, returned a value or none.
 ///
-/// Absent, zero and failed are three things: a zero is a sample, and what is absent or failed has
+/// Absent, zero and failed differ: a zero is a sample, and what is absent or failed has
 /// no sample but a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// Read to the end.
+    /// Read successfully.
     Ok,
     /// The machine has none: no such directory, library or device.
     Absent,
-    /// The device or driver says that it does not do this.
+    /// The device or driver does not support this.
     Unsupported,
     /// A permission is missing.
     Denied,
     /// Something was read that is not what it should be.
     Unparsed,
-    /// No answer in time.
+    /// Timed out.
     Timeout,
     /// Any other error.
     Failed,
@@ -188,12 +188,12 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Its place on the page: what tells its series from every other.
+    /// Its position in the exposition: what distinguishes its series from every other.
     pub(crate) fn key(&self) -> (u16, &Labels) {
         (self.metric.index, &self.labels)
     }
 
-    /// Series that it takes on the page.
+    /// Number of its series in the exposition.
     pub fn series(&self) -> usize {
         match &self.value {
             Value::Int(_) | Value::Float(_) => 1,
@@ -202,7 +202,7 @@ impl Sample {
     }
 }
 
-/// What one node said at one instant.
+/// What one node reported at one instant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeReading {
     samples: Vec<Sample>,
@@ -249,7 +249,7 @@ impl NodeReading {
         });
     }
 
-    /// Says how a source (empty `device`) or one device of it was read.
+    /// Records how a source (empty `device`) or one device of it was read.
     pub fn push_status(&mut self, source: &str, device: &str, status: Status) {
         self.push(
             &SOURCE_STATUS,
@@ -263,14 +263,14 @@ impl NodeReading {
         self.samples.extend_from_slice(&other.samples);
     }
 
-    /// Takes out the samples that `wanted` names; the others stay in their order.
+    /// Removes the samples that `wanted` selects; the others stay in their order.
     pub fn take(&mut self, wanted: impl Fn(&Sample) -> bool) -> Vec<Sample> {
         self.samples
             .extract_if(.., |sample| wanted(sample))
             .collect()
     }
 
-    /// Gives the sample at a place among [`Self::samples`] another value.
+    /// Sets the value of the sample at an index of [`Self::samples`].
     pub(crate) fn set(&mut self, place: usize, value: Value) {
         self.samples[place].value = value;
     }
@@ -280,8 +280,8 @@ impl NodeReading {
         &self.samples
     }
 
-    /// Puts samples into the order of the page (catalogue, then labels) and drops those whose series
-    /// already stands there; the first one stays. Returns how many it dropped.
+    /// Sorts samples in the order of the exposition (catalogue, then labels) and drops those whose series
+    /// is already there; the first one stays. Returns how many it dropped.
     pub fn normalise(&mut self) -> usize {
         let before = self.samples.len();
         self.samples.sort_by(|a, b| a.key().cmp(&b.key()));

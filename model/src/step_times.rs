@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 /// Steps of which quantiles are taken.
 pub const REMEMBERED_STEPS: usize = 1_000;
-/// Steps before which a median says too little to call any step long.
+/// Minimum number of steps for a median by which a step can be called long.
 const MIN_STEPS: usize = 30;
 /// A step is long from this multiple of the median on (a choice: well above the 1 to 3 % by which steps of a quiet job
 /// differ in public traces).
 pub const LONG_STEP_RATIO: f64 = 1.1;
-/// Quantiles that are told, with their label.
+/// Quantiles that are exported, with their label.
 pub const QUANTILES: [(f64, &str); 3] = [(0.5, "0.5"), (0.99, "0.99"), (0.999, "0.999")];
 
 /// Times of the last steps of a job, and what was counted since the beginning.
@@ -21,7 +21,7 @@ pub struct StepTimes {
 }
 
 impl StepTimes {
-    /// Takes up a step that took so many seconds. A step longer than [`LONG_STEP_RATIO`] times the median of those before
+    /// Adds a step of so many seconds. A step longer than [`LONG_STEP_RATIO`] times the median of those before
     /// adds what it took beyond the median to the excess, at most the median itself: a checkpoint or an evaluation counts
     /// as one lost step.
     pub fn push(&mut self, seconds: f64) {
@@ -35,7 +35,7 @@ impl StepTimes {
         self.steps += 1;
     }
 
-    /// Takes up a step from before the counting began: it serves the quantiles only.
+    /// Adds a step from before the counting began: it is used for the quantiles only.
     pub fn remember(&mut self, seconds: f64) {
         if self.recent.len() == REMEMBERED_STEPS {
             self.recent.pop_front();
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(times.excess_seconds(), 0.5);
         times.push(60.0);
         assert_eq!(times.excess_seconds(), 2.5);
-        // What was before the counting began is no excess.
+        // Steps before the counting began are not counted as excess.
         times.remember(60.0);
         assert_eq!((times.excess_seconds(), times.steps()), (2.5, 34));
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use crate::identity::IdentityError;
 
 /// Bytes in one word of InfiniBand's port data counters: PortXmitData and PortRcvData count 4-octet
-/// words whatever the link width (InfiniBand Architecture Specification, volume 1, 16.1.3.5).
+/// words for any link width (InfiniBand Architecture Specification, volume 1, 16.1.3.5).
 pub const BYTES_PER_PORT_DATA_WORD: u64 = 4;
 /// NVML prints clocks in MHz.
 pub const HERTZ_PER_MEGAHERTZ: u64 = 1_000_000;
@@ -76,7 +76,7 @@ impl FromStr for PortRate {
 }
 
 /// Gigabits per second and lane of each InfiniBand speed, as the kernel's `rate` file counts them, and of
-/// whole Ethernet links by their usual names (IEEE 802.3), which say nothing of lanes.
+/// whole Ethernet links by their usual names (IEEE 802.3), which do not specify lanes.
 const LANE_GBITS: &[(&str, f64)] = &[
     ("SDR", 2.5),
     ("DDR", 5.0),
@@ -174,7 +174,7 @@ impl FromStr for LinkSpeed {
 }
 
 /// Transfers per second of one PCIe lane, from `current_link_speed`: `32.0 GT/s PCIe`, `8 GT/s`.
-/// `None` for the kernel's `Unknown`, which is an answer, not a fault.
+/// `None` for the kernel's `Unknown`, which is a valid value, not an error.
 ///
 /// # Errors
 /// Text that is neither.

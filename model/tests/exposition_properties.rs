@@ -1,4 +1,4 @@
-//! What holds for every page: what is written reads back, and no text makes the parser panic or lose a line.
+//! Properties of every exposition: it reads back as written, and no text makes the parser panic or lose a line.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn classic_histogram() -> impl Strategy<Value = Histogram> {
 
 fn reading() -> impl Strategy<Value = NodeReading> {
     let places = 0..CATALOGUE.len();
-    // Few metrics are histograms; chosen by chance alone, they would hardly be tested.
+    // Few metrics are histograms; with uniform choice, they would hardly be tested.
     let is_histogram = |place: &usize| CATALOGUE[*place].kind == Kind::Histogram;
     let histograms: Vec<_> = places.clone().filter(is_histogram).collect();
     let sample = (
@@ -84,7 +84,7 @@ fn nearly(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= a.abs() * 1e-15
 }
 
-/// Every series of a value, in the order of the page.
+/// Every series of a value, in the order of the exposition.
 fn parts(value: &Value) -> Vec<(Option<HistogramPart>, Option<f64>, f64)> {
     match value {
         Value::Int(_) | Value::Float(_) => vec![(None, None, value.as_f64())],
@@ -95,10 +95,10 @@ fn parts(value: &Value) -> Vec<(Option<HistogramPart>, Option<f64>, f64)> {
     }
 }
 
-/// A series on any page: name, labels, bound of a bucket, value.
+/// A series of any exposition: name, labels, bound of a bucket, value.
 type Flat = (String, Vec<(String, String)>, Option<f64>, f64);
 
-/// The series of a page of text.
+/// The series of a text exposition.
 fn flat_text(text: &str) -> Vec<Flat> {
     let series = parse(text).filter_map(|line| match line.expect("a line of ours") {
         Line::Series(series) => Some(series),
@@ -120,7 +120,7 @@ fn flat_text(text: &str) -> Vec<Flat> {
     flat.collect()
 }
 
-/// The families of a page of protobuf.
+/// The families of a protobuf exposition.
 fn families(mut body: &[u8]) -> Vec<MetricFamily> {
     let mut families = Vec::new();
     while !body.is_empty() {
@@ -208,7 +208,7 @@ proptest! {
             prop_assert_eq!((family.kind(), &*family.help), (kind, metric.help));
             let expected: Vec<_> = of_family.iter().map(|sample| sample.value.as_histogram()?.native().cloned()).collect();
             let found = family.series.iter().map(|series| native(series.histogram.as_ref()?));
-            // All series of a family or none.
+            // Either all series of a family or none.
             let is_native = expected.iter().all(Option::is_some);
             let expected = expected.into_iter().map(|native| native.filter(|_| is_native));
             prop_assert!(found.eq(expected), "{family:?}");
@@ -243,7 +243,7 @@ proptest! {
 
     #[test]
     fn the_wire_between_processes_keeps_every_sample(reading in reading()) {
-        // JSON has no word for them; no source gives such a value.
+        // JSON cannot represent them; no source returns such a value.
         let finite = |value: &Value| !matches!(value, Value::Float(value) if !value.is_finite());
         prop_assume!(reading.samples().iter().all(|sample| finite(&sample.value)));
         let wire = serde_json::to_string(&reading).expect("JSON");

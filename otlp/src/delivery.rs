@@ -31,7 +31,7 @@ pub(crate) enum Delivered {
     Accepted,
     /// The receiver rejected it.
     Rejected,
-    /// The receiver did not take it within all attempts.
+    /// The receiver did not accept it within all attempts.
     Failed,
 }
 
@@ -96,7 +96,7 @@ impl Delivery {
                 self.failed(items, &reason);
                 return Delivered::Failed;
             }
-            // The last chance comes early when the process stops.
+            // The last attempt is made early when the process stops.
             let mut closing = self.closing.clone();
             tokio::select! {
                 () = sleep(pause) => {}

@@ -62,7 +62,7 @@ pub struct Incident {
     pub component: String,
     /// Of a cable between switches the end that does not name it.
     pub far_end: Option<String>,
-    /// Components that it may be as well.
+    /// Other candidate components.
     pub alternatives: Vec<String>,
     /// Other components that share the fault.
     pub related: Vec<String>,

@@ -35,7 +35,7 @@ const SPANS_DELAY: Duration = Duration::from_secs(5);
 /// Time between two exports of incident events, which are few and urgent.
 const LOGS_DELAY: Duration = Duration::from_secs(1);
 
-/// Hands encoded batches from a thread of the SDK to the delivery, which needs the runtime.
+/// Passes encoded batches from a thread of the SDK to the delivery, which needs the runtime.
 struct Exporter {
     delivery: Arc<Delivery>,
     runtime: Handle,

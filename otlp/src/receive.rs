@@ -94,7 +94,7 @@ impl Resource<'_> {
     }
 }
 
-/// The body of the answer to a request of which points were rejected, for this reason. Empty if none was.
+/// The response body for a request with rejected points, for this reason. Empty if none was.
 pub fn response(rejected: u64, reason: &str) -> Bytes {
     let partial = ExportMetricsPartialSuccess {
         rejected_data_points: i64::try_from(rejected).unwrap_or(i64::MAX),
@@ -106,7 +106,7 @@ pub fn response(rejected: u64, reason: &str) -> Bytes {
     response.encode_to_vec().into()
 }
 
-/// The body of the answer to a request that failed for this reason: a `google.rpc.Status`.
+/// The response body for a request that failed for this reason: a `google.rpc.Status`.
 pub fn failure(reason: String) -> Bytes {
     RpcStatus::new(reason).encode_to_vec().into()
 }

@@ -13,7 +13,7 @@ pub(crate) const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.44.0";
 /// The instrumentation scope of all signals.
 pub(crate) const SCOPE: &str = "railscope";
 
-/// What the program knows of itself; variables and settings can override each of these.
+/// The program's own attributes; variables and settings can override each of these.
 #[derive(Debug, Clone, Default)]
 pub struct Service {
     /// `service.name`: `railscope-exporter`, `railscope-collector`.
@@ -26,7 +26,7 @@ pub struct Service {
     pub host: String,
 }
 
-/// The attributes of the resource, each name once: settings win over what the program knows.
+/// The attributes of the resource, each name once: settings override the program's own.
 pub(crate) fn attributes(service: &Service, settings: &Settings) -> Vec<(String, String)> {
     let own = [
         ("service.name", &service.name),
@@ -52,7 +52,7 @@ pub(crate) fn attributes(service: &Service, settings: &Settings) -> Vec<(String,
     all
 }
 
-/// The resource as the SDK wants it.
+/// The resource in the SDK's form.
 pub(crate) fn sdk(attributes: &[(String, String)]) -> opentelemetry_sdk::Resource {
     let attributes = attributes
         .iter()

@@ -36,7 +36,7 @@ impl Signal {
         }
     }
 
-    /// The gRPC method that takes the signal.
+    /// The gRPC method that receives the signal.
     pub(crate) fn grpc_path(self) -> &'static str {
         match self {
             Self::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",

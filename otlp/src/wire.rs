@@ -1,4 +1,4 @@
-//! Sends one encoded request, by gRPC or HTTP, and classifies the answer.
+//! Sends one encoded request, by gRPC or HTTP, and classifies the response.
 //!
 //! Both protocols use one HTTP client of hyper-util and one TLS configuration, so that neither reqwest nor tonic's
 //! transport brings its own.
@@ -57,7 +57,7 @@ pub enum WireError {
     Tls(#[from] tokio_rustls::rustls::Error),
 }
 
-/// Bytes of an answer that are read; a longer answer counts as one without details.
+/// Maximum bytes read of a response; a longer one counts as one without details.
 const ANSWER_BYTES: usize = 64 * 1024;
 /// Time without traffic after which the receiver of an HTTP/2 connection is checked.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);

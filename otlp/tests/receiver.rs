@@ -1,4 +1,4 @@
-//! An OTLP receiver on the loopback: gRPC and HTTP on one port, with or without TLS; it can refuse, reject and hang.
+//! An OTLP receiver on the loopback: gRPC and HTTP on one port, with or without TLS; it can refuse, reject and block.
 
 use std::future::pending;
 use std::io::Read as _;
@@ -55,7 +55,7 @@ pub(crate) enum Mode {
     Exhausted,
     /// 400 or INVALID_ARGUMENT.
     Reject,
-    /// Never answers.
+    /// Never responds.
     Hang,
 }
 

@@ -1,4 +1,4 @@
-//! A real VictoriaMetrics takes an exposition by OTLP and returns it by name.
+//! A real VictoriaMetrics accepts an exposition by OTLP and returns it by name.
 //!
 //! Debian's package (1.79) is older than its OTLP receiver; the variable `VICTORIA_METRICS` can name a newer program.
 
@@ -51,7 +51,7 @@ fn get(address: &str, path: &str) -> Option<String> {
     text.starts_with("HTTP/1.0 200").then_some(text)
 }
 
-/// Asks until the answer holds a text, 30 s at most.
+/// Queries until the response contains a text, 30 s at most.
 async fn until(address: &str, path: &str, expected: &str) {
     for _ in 0..300 {
         if get(address, path).is_some_and(|text| text.contains(expected)) {

@@ -1,4 +1,4 @@
-//! How long a cluster takes to be wired, to live through 10 seconds, and to feel a fault, by its kind and size.
+//! Time to wire a cluster, to simulate 10 seconds, and to apply a fault, by its kind and size.
 #![allow(missing_docs, clippy::expect_used, reason = "a benchmark")]
 
 use std::cell::{LazyCell, RefCell};
@@ -14,7 +14,7 @@ use railscope_simulator::work::workload::{Collective, JobSpec, Pattern};
 const TICK: Duration = Duration::from_secs(10);
 
 /// Kind, its fabric, nodes, and how many nodes exchange all to all beside the ring of the usual job, if any.
-/// Eight rails that never meet, three tiers of 64-port switches, where nothing else is said.
+/// Eight rails that never meet, three tiers of 64-port switches, unless stated otherwise.
 const KINDS: &[(&str, &str, &[u16], Option<u16>)] = &[
     ("infiniband", "", &[128, 1_250, 12_500], None),
     (
@@ -60,7 +60,7 @@ fn cluster(about: &str, nodes: u16, experts: Option<u16>) -> Cluster {
 }
 
 fn bench_kind(group: &mut BenchmarkGroup<'_, WallTime>, kind: &str, build: impl Fn() -> Cluster) {
-    // Only what is asked for is built: the largest take gigabytes.
+    // Only what is requested is built: the largest take gigabytes.
     let cluster = LazyCell::new(|| RefCell::new(build()));
     let id = |what| BenchmarkId::new(what, kind);
     group.bench_function(id("build"), |bench| bench.iter(&build));

@@ -60,7 +60,7 @@ pub struct Node {
     pub gpus: Vec<Gpu>,
     /// Time that the hypervisor has taken from its processors.
     pub stolen_seconds: f64,
-    /// Moments longer than 50, 200 and 1000 microseconds in which its processors did nothing and a timer was
+    /// Intervals longer than 50, 200 and 1000 microseconds in which its processors did nothing and a timer was
     /// due.
     pub stalls: [u64; 3],
     /// Time in which it waited for its storage and did nothing else.
@@ -117,7 +117,7 @@ struct Job {
     spec: JobSpec,
     /// Nodes that it has while all of them are there.
     all_nodes: Vec<u16>,
-    /// Whether it has none at all now.
+    /// Whether it currently has none.
     stopped: bool,
     /// How often it was launched on other nodes.
     moves: u64,
@@ -177,7 +177,7 @@ impl Cluster {
     /// A healthy cluster in the middle of these jobs. Nodes without one are idle.
     ///
     /// # Errors
-    /// The description cannot be wired, or jobs want nodes that are not there or two the same one.
+    /// The description cannot be wired, or jobs require nodes that do not exist or use one node twice.
     pub fn with_jobs(spec: ClusterSpec, jobs: Vec<JobSpec>, seed: u64) -> Result<Self, SpecError> {
         let plan = Wiring::plan(&spec)?;
         let built = Wiring::built(&spec)?;
@@ -233,7 +233,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The cluster as faults look for their parts in it.
+    /// The cluster, for faults that search it for their parts.
     pub(crate) fn place(&self) -> Place<'_> {
         Place {
             plan: &self.plan,
@@ -253,7 +253,7 @@ impl Cluster {
         }
     }
 
-    /// What was asked for.
+    /// What was requested.
     pub const fn spec(&self) -> &ClusterSpec {
         &self.spec
     }
@@ -284,7 +284,7 @@ impl Cluster {
         &self.conditions
     }
 
-    /// Noise of what is asked of the cluster from outside, apart from its own.
+    /// Noise of external measurements of the cluster, separate from its own.
     pub(crate) const fn probe_noise(&self) -> Noise {
         self.noise.part(PROBES)
     }
@@ -294,7 +294,7 @@ impl Cluster {
         self.seconds
     }
 
-    /// Moves on to a moment, counted from the start of the simulation. Time never goes back.
+    /// Advances to a time, counted from the start of the simulation. Time never goes back.
     pub fn advance(&mut self, to: Duration) {
         let to = to.as_secs_f64();
         self.lane_bytes.fill(0.0);

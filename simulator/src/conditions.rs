@@ -1,4 +1,4 @@
-//! What holds at a moment: the hardware's capabilities under the faults of that moment.
+//! The conditions at one time: the hardware's capabilities under the current faults.
 
 use railscope_model::units::LinkSpeed;
 
@@ -54,14 +54,14 @@ pub(crate) struct PortCondition {
     pub(crate) errors: Option<ErrorRates>,
     /// What becomes of packets that arrive.
     pub(crate) receive: Receive,
-    /// Share of what the port can move, in each direction, that a neighbor on the same NIC takes.
+    /// Share of the port's bandwidth, in each direction, that another function of the same NIC uses.
     pub(crate) neighbour: f64,
 }
 
 /// What a NIC does with packets that arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receive {
-    /// Takes them to memory.
+    /// Transfers them to memory.
     Works,
     /// Nothing: its receive pipe is stuck, and it pauses its switch for ever.
     Stuck,
@@ -108,7 +108,7 @@ impl GpuCondition {
     }
 }
 
-/// Moments in which the processors of a node do nothing.
+/// Intervals in which the processors of a node do nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Standstill {
     pub(crate) per_second: f64,
@@ -121,7 +121,7 @@ pub(crate) struct Standstill {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HostCondition {
     pub(crate) standstills: Vec<Standstill>,
-    /// Share of what its NICs can receive that its memory takes.
+    /// Share of its NICs' receive rate that its memory can absorb.
     pub(crate) drain: f64,
     /// Messages per second, and for each port, that find no receive buffer.
     pub(crate) not_ready_per_second: f64,
@@ -137,7 +137,7 @@ impl HostCondition {
     }
 }
 
-/// What holds at a moment.
+/// The conditions at one time.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Conditions {
     /// Cables as they run now.
@@ -282,7 +282,7 @@ impl Conditions {
         wire * WIRE_EFFICIENCY * port.neighbour
     }
 
-    /// Whether what is behind a NIC takes less than its cable brings.
+    /// Whether the receiver behind a NIC drains less than its cable delivers.
     pub(crate) fn host_is_slower(&self, nic: usize) -> bool {
         let wire = self.capacity[Lane::down(nic).index()];
         let slot = self.capacity[self.wiring.pcie_lane(nic, Towards::Host).index()];
@@ -335,7 +335,7 @@ impl Conditions {
         seconds.fold(0.0, f64::max) / self.hosts[node].awake()
     }
 
-    /// Whether packets take the same ways and are lost on the same of them as under other conditions.
+    /// Whether packets take the same paths and are lost on the same of them as under other conditions.
     pub(crate) fn has_ways_of(&self, other: &Self) -> bool {
         // How fast a cable is matters only to those whose packets are lost.
         let speeds_matter = !self.losses.is_empty();

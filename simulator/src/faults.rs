@@ -31,7 +31,7 @@ pub struct Fault {
     pub part: Part,
     /// When it begins, seconds after the start of the simulation.
     pub onset_seconds: f64,
-    /// When it is over, seconds after the start of the simulation; none lasts for good.
+    /// Its end, seconds after the start of the simulation; none lasts until the end.
     #[serde(default)]
     pub end_seconds: Option<f64>,
     /// What happens to the part.
@@ -57,12 +57,12 @@ pub(crate) trait Kind {
     /// What happens, as the end of a sentence that begins with the part.
     fn sentence(&self) -> String;
 
-    /// Other parts that are as much the fault as the faulty component.
+    /// Other components that the fault involves as well as the faulty component.
     fn accomplices(&self, _target: Target, _place: &Place<'_>) -> Vec<Part> {
         Vec::new()
     }
 
-    /// Whether links of the target go away for a moment when it begins.
+    /// Whether links of the target go down briefly when it begins.
     fn replugs(&self) -> bool {
         false
     }
@@ -72,8 +72,8 @@ pub(crate) trait Kind {
         None
     }
 
-    /// Length of one period and of the part of it for which the fault is there, in seconds, if it comes and
-    /// goes while it lasts.
+    /// Length of one period and of the active part of it, in seconds, if it is
+    /// intermittent.
     fn period(&self) -> Option<(f64, f64)> {
         None
     }
@@ -90,7 +90,7 @@ pub(crate) struct Healthy {
     pub(crate) nvlinks: u8,
 }
 
-/// Picks a typical part and effect; none if the cluster has nothing that could fail so.
+/// Picks a typical part and effect; none if the cluster has no such component.
 type Example = fn(&Place<'_>, Pick) -> Option<(Part, Effect)>;
 
 /// Draws places of lists for examples.
@@ -214,13 +214,13 @@ pub struct Truth {
     pub slowdown: Option<f64>,
     /// Parts with symptoms other than the slower step of all: never faulty themselves.
     pub victims: Vec<Part>,
-    /// Other parts that are as much the fault as the faulty component: the second cable of a pair.
+    /// Other components that the fault involves as well: the second cable of a pair.
     pub accomplices: Vec<Part>,
 }
 
 impl Truth {
     /// Whether anything but the faulty component's own counters can show it: a job is slower by it,
-    /// or other parts have symptoms. A cable that loses packets and carries none is not felt.
+    /// or other parts have symptoms. A cable that loses packets and carries none has no effect.
     pub fn is_felt(&self) -> bool {
         !self.victims.is_empty() || self.slowdown.is_none_or(|slowdown| slowdown > 1.0)
     }
@@ -241,12 +241,12 @@ impl fmt::Display for Effect {
 }
 
 impl Fault {
-    /// Whether it has begun at a moment and is not over, be it in a pause of a fault that comes and goes.
+    /// Whether it has begun at a given time and is not over, including the pauses of an intermittent fault.
     pub(crate) fn is_there(&self, seconds: f64) -> bool {
         seconds >= self.onset_seconds && self.end_seconds.is_none_or(|end| seconds < end)
     }
 
-    /// Whether the fault is there at a moment, seconds after the start of the simulation.
+    /// Whether the fault is active at a given time, seconds after the start of the simulation.
     pub fn lasts_at(&self, seconds: f64) -> bool {
         let since = seconds - self.onset_seconds;
         self.is_there(seconds)
@@ -256,7 +256,7 @@ impl Fault {
             })
     }
 
-    /// The next moment after this one at which the fault comes or goes.
+    /// The next time at which the fault begins or ends.
     pub(crate) fn next_change(&self, seconds: f64) -> Option<f64> {
         let mut changes = vec![Some(self.onset_seconds), self.end_seconds];
         if let Some((period, there)) = self.effect.kind().period() {

@@ -1,4 +1,4 @@
-//! Deterministic noise: the same seed, part and tick give the same value, whatever was asked before.
+//! Deterministic noise: the same seed, part and tick give the same value, independent of earlier calls.
 
 /// A stream of noise, named by a seed and by what it belongs to.
 ///

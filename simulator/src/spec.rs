@@ -65,7 +65,7 @@ pub struct ClusterSpec {
     /// What the tree above the NICs is made of.
     #[serde(default)]
     pub switches: Switches,
-    /// How switches choose among equal ways.
+    /// How switches choose among equal paths.
     #[serde(default)]
     pub routing: Routing,
     /// Where the cables differ from the plan.
@@ -95,11 +95,11 @@ const fn is_yes(flag: &bool) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// InfiniBand: a subnet manager knows every cable.
+    /// InfiniBand: a subnet manager has every cable.
     #[default]
     Infiniband,
     /// RDMA over Ethernet that is lossless by pause on one priority (RoCE v2, PFC): neighbors report each
-    /// other their identity by LLDP, and no component knows all of them.
+    /// other their identity by LLDP, and no component has all of them.
     Roce,
     /// The reliable datagrams of EFA, in a cloud whose fabric is not visible on a node. Nodes of its kind need it,
     /// and no other node can have it.

@@ -3,7 +3,7 @@
 
 /// Rates of a counter in windows of equal length, in units of the counter per second.
 ///
-/// `samples` are moments in seconds and the counter then, in order of time. Between two samples it is taken
+/// `samples` are times in seconds and the counter then, in order of time. Between two samples it is taken
 /// to have grown evenly, so a hole shows as its mean. Only whole windows between `from` and `to` count;
 /// none if the samples do not span them.
 pub fn rates(samples: &[(f64, f64)], from: f64, to: f64, window: f64) -> Vec<f64> {
@@ -22,7 +22,7 @@ pub fn rates(samples: &[(f64, f64)], from: f64, to: f64, window: f64) -> Vec<f64
         .collect()
 }
 
-/// The counter at a moment that the samples span.
+/// The counter at a time that the samples span.
 fn at(samples: &[(f64, f64)], moment: f64) -> f64 {
     let after = samples.partition_point(|sample| sample.0 < moment);
     let right = samples[after.min(samples.len() - 1)];
@@ -33,13 +33,13 @@ fn at(samples: &[(f64, f64)], moment: f64) -> f64 {
     left.1 + (right.1 - left.1) * ((moment - left.0) / (right.0 - left.0)).clamp(0.0, 1.0)
 }
 
-/// Arithmetic mean; none of nothing.
+/// Arithmetic mean; none of an empty list.
 pub fn mean(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().sum();
     (!values.is_empty()).then(|| sum / values.len() as f64)
 }
 
-/// Coefficient of variation: standard deviation (of the population) over mean. None of nothing, or if the
+/// Coefficient of variation: standard deviation (of the population) over mean. None of an empty list, or if the
 /// mean is zero.
 pub fn variation(values: &[f64]) -> Option<f64> {
     let mean = mean(values).filter(|mean| *mean != 0.0)?;
@@ -47,7 +47,7 @@ pub fn variation(values: &[f64]) -> Option<f64> {
     Some((squares / values.len() as f64).sqrt() / mean)
 }
 
-/// The value below which a share of all lies, between neighbors in proportion; none of nothing.
+/// A quantile, interpolated between neighbors; none of an empty list.
 pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -60,12 +60,12 @@ pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     Some(low + (high - low) * place.fract())
 }
 
-/// Middle value; none of nothing.
+/// Middle value; none of an empty list.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// How much a value is like the one `lag` places before it: 1 the same, 0 unrelated, -1 opposite. None if
+/// Correlation of a value with the one `lag` places before it: 1 the same, 0 unrelated, -1 opposite. None if
 /// there are not twice as many values as the lag, or they are all the same.
 pub fn autocorrelation(values: &[f64], lag: usize) -> Option<f64> {
     let mean = mean(values)?;
@@ -103,7 +103,7 @@ impl Runs {
         runs
     }
 
-    /// Share of the values above the threshold; none of nothing.
+    /// Share of the values above the threshold; none of an empty list.
     pub fn share_on(&self) -> Option<f64> {
         let sum = |lengths: &[usize]| lengths.iter().sum::<usize>();
         let (on, off) = (sum(&self.on), sum(&self.off));
@@ -111,7 +111,7 @@ impl Runs {
     }
 }
 
-/// How evenly load lies on parts that share it.
+/// Balance of load over parts that share it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Balance {
     /// Coefficient of variation over the parts: 0 is even, `sqrt(n - 1)` is all on one of `n`.

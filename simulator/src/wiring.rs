@@ -117,7 +117,7 @@ pub struct Cable {
     pub ends: [Socket; 2],
     /// Width and speed now.
     pub speed: LinkSpeed,
-    /// Whether it carries light.
+    /// Whether it carries an optical signal.
     pub lit: bool,
 }
 
@@ -154,7 +154,7 @@ impl Wiring {
     /// The wiring that was planned. The same description gives the same names, ports, GUIDs and LIDs.
     ///
     /// # Errors
-    /// The description asks for what its switches cannot carry.
+    /// The description exceeds the capacity of its switches.
     pub fn plan(spec: &ClusterSpec) -> Result<Self, SpecError> {
         spec.check()?;
         let mut wiring = Self {
@@ -247,7 +247,7 @@ impl Wiring {
         Ok(())
     }
 
-    /// Adds a switch and gives its index.
+    /// Adds a switch and returns its index.
     fn add_switch(&mut self, name: &str, tier: Tier, ports: u16) -> Result<usize, SpecError> {
         let name = name
             .parse()
@@ -408,7 +408,7 @@ impl Wiring {
         }
     }
 
-    /// Cables that carry light.
+    /// Cables that carry an optical signal.
     pub fn lit(&self) -> impl Iterator<Item = &Cable> {
         self.cables.iter().filter(|cable| cable.lit)
     }
@@ -420,7 +420,7 @@ impl Wiring {
         self.cables[other].ends[1] = far;
     }
 
-    /// Whether a NIC is connected to a leaf of its rail, as far as leaves belong to rails; none if its cable
+    /// Whether a NIC is connected to a leaf of its rail, if leaves belong to rails; none if its cable
     /// is dark.
     pub fn on_own_rail(&self, nic: usize) -> Option<bool> {
         let (Device::Switch(leaf), _) = self.cable_of(nic)?.ends[1] else {

@@ -1,4 +1,4 @@
-//! Coarse facts of public traces that the simulator leans on, held where the recordings lie beside the checkout.
+//! Coarse facts of public traces that the simulator relies on, tested if the recordings are beside the checkout.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use railscope_simulator::statistics::{Balance, median, quantile, rates, variatio
 #[path = "../examples/anchors/traces.rs"]
 mod traces;
 
-/// The traces, or a word that there are none.
+/// The traces, or a message that there are none.
 fn recordings(test: &str) -> Option<PathBuf> {
     let folder = traces::folder();
     if folder.is_none() {

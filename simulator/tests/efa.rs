@@ -12,7 +12,7 @@ use railscope_simulator::spec::{ClusterSpec, RailsMeet, Transport, WiringSpec};
 
 const NODES: u16 = 4;
 const NICS: usize = 32;
-/// What only grows when packets are lost or nobody takes them.
+/// Counters that only grow when packets are lost or not received.
 const LOSSES: &[EfaCounter] = &[
     EfaCounter::RxDrops,
     EfaCounter::RetransBytes,
@@ -159,7 +159,7 @@ fn a_receiver_without_buffers_drops_on_all_of_its_devices() {
 
 #[test]
 fn a_gray_cable_of_the_cloud_shows_at_those_who_send_over_it() {
-    // Two nodes behind the same leaves, so that half of the ring goes up.
+    // Two nodes behind the same leaves, so that half of the ring uses uplinks.
     let spec = ClusterSpec {
         wiring: WiringSpec::RailOptimised {
             nodes_per_su: 2,

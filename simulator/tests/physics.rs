@@ -1,4 +1,4 @@
-//! The job obeys synchrony, faults do what their truth says, and a healthy cluster shows no fault.
+//! The job obeys synchrony, faults match their ground truth, and a healthy cluster shows no fault.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn growth(before: &[Node], after: &[Node], counter: Counter) -> Vec<u64> {
     before.iter().zip(&after).map(|(b, a)| a - b).collect()
 }
 
-/// Indices of the NICs whose port or PCIe link the truth calls culprit, accomplice or victim.
+/// Indices of the NICs whose port or PCIe link the truth names as root cause, accomplice or victim.
 fn named(cluster: &Cluster, truth: &Truth) -> (Vec<usize>, Vec<usize>) {
     let index = |part: &Part| {
         let nics = &cluster.plan().nics;
@@ -122,7 +122,7 @@ fn a_healthy_cluster_counts_no_error_and_changes_no_state() {
             assert!((45.0..70.0).contains(&gpu.temperature_celsius), "{gpu:?}");
         }
     }
-    // Historic counts exist, so that a detector that takes a count for a fault is found out.
+    // Historic counts exist, so that a detector that treats any count as a fault fails the test.
     let ports = after.iter().flat_map(|node| &node.ports);
     let scars: u64 = ports.map(|port| port.get(Counter::LinkDowned)).sum();
     assert!(scars > 0);

@@ -1,4 +1,4 @@
-//! Probes see what is on their way and nothing else, and tell nodes from the network.
+//! Probes measure their own path only, and distinguish nodes from the network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn fault(part: &str, effect: &str) -> Fault {
     }
 }
 
-/// The shortest of what some probes measure: that which nothing stood before.
+/// The shortest time of some probes: the one without queueing.
 fn least(cluster: &Cluster, prober: &Prober, way: &Way, of: fn(&Times) -> f64) -> f64 {
     let times = (0..200).map(|index| of(&prober.times(cluster, way, index)));
     times.fold(f64::INFINITY, f64::min)
@@ -115,7 +115,7 @@ fn a_cable_in_another_rails_leaf_shows_as_more_hops() {
     let effect = format!("cause = 'miscabled-rail'\nwith = '{other}'");
     let (cluster, prober) = after(infiniband(), fault(&one.to_string(), &effect));
     let now = round_trip(&cluster, &prober);
-    // Four times a NIC and two times a switch; two switches more each way.
+    // Four times a NIC and two times a switch; two switches more in each direction.
     assert!(
         (usual - (4.0 * 0.6e-6 + 2.0 * 0.3e-6)).abs() < 1e-9,
         "{usual}"
@@ -163,7 +163,7 @@ fn probes_to_a_dark_port_have_no_way_until_it_is_lit_again() {
     }
 }
 
-/// Labels and values of a metric on the pages of all nodes, the node first.
+/// Labels and values of a metric in the expositions of all nodes, the node first.
 fn series(exporters: &Exporters, cluster: &Cluster, metric: &Metric) -> BTreeMap<Vec<String>, f64> {
     let mut all = BTreeMap::new();
     for (node, reading) in exporters.read(cluster) {
@@ -197,7 +197,7 @@ fn probed(mut cluster: Cluster, fault: Option<Fault>, probing: Probing) -> (Clus
 fn exporters_count_every_probe_and_lose_none_on_a_healthy_fabric() {
     let (cluster, exporters) = probed(ethernet(), None, Probing::default());
     let sent = series(&exporters, &cluster, &PROBE_FLOW_SENT);
-    // Three neighbours on the leaf, four NICs behind the other with four flows each.
+    // Three neighbors on the leaf, four NICs behind the other with four flows each.
     assert_eq!(sent.len(), 16 * (3 + 4 * 4));
     assert!(sent.values().all(|sent| *sent == 200.0));
     for metric in [&PROBE_FLOW_LOST, &PROBE_FLOW_SLOW] {

@@ -1,4 +1,4 @@
-//! Where the time of a step goes on each rank: one step for all, and the straggler waits least.
+//! The parts of a step's time on each rank: one step for all, and the straggler waits least.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn now(cluster: &Cluster) -> Vec<RankTimes> {
         .collect()
 }
 
-/// Mean of a part of the time over many moments, by GPU.
+/// Mean of a part of the time over many samples, by GPU.
 fn mean(cluster: &mut Cluster, part: fn(&RankTimes) -> f64) -> Vec<f64> {
     let mut sums = Vec::new();
     for second in 2..2 + MOMENTS {
@@ -89,7 +89,7 @@ fn all_ranks_share_one_step_time_and_their_parts_add_up_to_it() {
                 let sum: f64 = parts.iter().sum();
                 assert!((sum / step - 1.0).abs() < 1e-9, "{cause}: {times:?}");
             }
-            // Somebody does not wait at all: that is why the step is as long as it is.
+            // One rank does not wait at all: it determines the length of the step.
             let waits = times.iter().map(|times| times.wait_seconds);
             assert!(waits.fold(f64::INFINITY, f64::min) < 1e-9, "{cause}");
         }

@@ -1,4 +1,4 @@
-//! Paths are ways through the fabric, shortest ones, and shared as the routing says.
+//! Paths are connected, shortest, and shared according to the routing.
 
 use std::collections::BTreeMap;
 

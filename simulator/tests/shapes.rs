@@ -42,7 +42,7 @@ fn with(kind: NodeKind, part: &str, effect: &str) -> (f64, Truth) {
 
 #[test]
 fn lost_nvlinks_cost_by_the_links_of_the_gpu() {
-    // A half of the links doubles the time for 22.5 GB inside the node, up to what the slowest chip takes longer
+    // Half of the links doubles the time for 22.5 GB inside the node, up to what the slowest chip takes longer
     // anyway: three clock steps of 15 MHz.
     for (kind, links, seconds) in [
         (NodeKind::HgxH100, 18, 0.050),

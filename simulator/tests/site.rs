@@ -1,4 +1,4 @@
-//! What is no fault has the size that it says, shows where it should, and leaves no trace of an error.
+//! Site operations have the configured size, show where they should, and cause no errors.
 
 use std::time::Duration;
 
@@ -264,7 +264,7 @@ fn a_rebooted_node_is_gone_while_its_job_goes_on_and_comes_back_with_counters_at
     assert_eq!(cluster.maintenance(300.0).len(), 1);
 }
 
-/// Firmware of each NIC of a node as its page says it.
+/// Firmware of each NIC of a node in its exposition.
 fn firmware(cluster: &Cluster, node: usize) -> Vec<String> {
     let reading = Exporters::of(cluster).read_one(node, cluster);
     let samples = reading.samples().iter();

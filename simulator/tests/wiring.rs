@@ -1,4 +1,4 @@
-//! The wiring is what its description says, and every text that it is written as says the same.
+//! The wiring matches its description, and all of its text formats are equivalent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -439,7 +439,7 @@ fn what_cannot_be_wired_is_refused_with_the_field() {
         with(|spec| spec.switches.uplinks = Some(64)),
         "switches.uplinks"
     );
-    // 8 leaves with 32 uplinks each want 4 spines with 64 ports, and 32 do not divide by 5.
+    // 8 leaves with 32 uplinks each need 4 spines with 64 ports, and 32 do not divide by 5.
     assert_eq!(
         with(|spec| spec.switches.spines = Some(5)),
         "switches.spines"

@@ -1,7 +1,7 @@
-//! What the page and the API take at 100,000 GPUs: the collector's own routes over loopback, of a simulated cluster.
+//! Cost of the web page and the API at 100,000 GPUs: the collector's own routes over loopback, of a simulated cluster.
 //!
 //! `RAILSCOPE_NODES=128 cargo bench -p railscope --bench page` for fewer than 12,500 nodes. With Chromium installed
-//! it also says how long that takes to load and draw the page, beside an empty one.
+//! it also prints how long that takes to load and draw the web page, beside an empty one.
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "a benchmark")]
 
 use std::collections::BTreeMap;
@@ -28,12 +28,12 @@ const NODES: u16 = 12_500;
 const START: Timestamp = Timestamp(1_800_000_000_000);
 /// Ticks of 10 s: incidents are open after two.
 const TICKS: u64 = 4;
-/// Faults that give the page something to show.
+/// Faults to show on the web page.
 const CAUSES: [&str; 4] = ["gpu-thermal", "port-down", "uplink-down", "switch-down"];
 const REQUESTS: usize = 200;
 /// How often the fabric is built from readings.
 const BUILT: usize = 5;
-/// How often a browser draws the page.
+/// How often a browser draws the web page.
 const DRAWN: usize = 5;
 const PATHS: [&str; 6] = [
     "/",
@@ -45,7 +45,7 @@ const PATHS: [&str; 6] = [
 ];
 
 fn main() {
-    // `cargo test --benches` only asks whether it can be built.
+    // `cargo test --benches` only checks that it can be built.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -150,7 +150,7 @@ fn get(address: SocketAddr, path: &str) -> usize {
     answer.len()
 }
 
-/// The page and an empty one by turns, as a browser's first start reads its program from the disk.
+/// The page and an empty one alternately, as a browser's first start reads its program from the disk.
 fn in_a_browser(page: &str) {
     let urls = ["about:blank", page];
     let rounds: Option<Vec<_>> = (0..DRAWN)

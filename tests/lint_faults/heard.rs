@@ -1,4 +1,4 @@
-//! Faults that only hosts and switches tell of: the inside of nodes, GUIDs, and the cables of a RoCE leaf-spine.
+//! Faults that only hosts and switches report: the inside of nodes, GUIDs, and the cables of a RoCE leaf-spine.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::{NOW, spec};
 /// Rules that are shown here.
 pub(super) const RULES: [&str; 3] = ["gpu-nic-affinity", "device-order", "duplicate-guid"];
 
-/// Every node's page and what the switches tell; `edit` is what somebody did to one node.
+/// Every node's exposition and what the switches report; `edit` is a change of one node.
 fn heard(
     spec: &ClusterSpec,
     plan: Option<WiringPlan>,
@@ -71,7 +71,7 @@ fn small(transport: Transport) -> ClusterSpec {
     }
 }
 
-/// A page with two words in each other's place.
+/// An exposition with two words swapped.
 fn exchanged(page: &str, one: &str, other: &str) -> String {
     page.replace(one, "\0")
         .replace(other, one)
@@ -101,7 +101,7 @@ fn a_node_whose_gpus_are_nearest_to_other_nics_is_named() {
         let findings = heard(&small(transport), None, |node, page| {
             let lines = page.lines().map(|line| {
                 let is_pair = node == "gpu-node-05" && line.starts_with("railscope_gpu_nic_info{");
-                // GPU 0 sits where GPU 1 sits on the peers, and the other way round.
+                // GPU 0 sits where GPU 1 sits on the peers, and vice versa.
                 if is_pair {
                     exchanged(line, "gpu=\"0\"", "gpu=\"1\"") + "\n"
                 } else {
@@ -148,7 +148,7 @@ fn in_a_roce_leaf_spine_each_slip_gives_its_finding_by_peers_and_by_the_plan() {
     let (rails, grouped) = ("rail-optimised-3tier", "host-grouped");
     let missing = |cable: &str| vec![Change::Missing(part(cable))];
     let exchanged = vec![Change::Swapped([part(one), part(other)])];
-    // Two units of two pods have no spines in common, so peers say how many uplinks there are, and not where to.
+    // Two units of two pods have no spines in common, so peers show the number of uplinks, but not their ends.
     let (lacks, which): (_, &[&str]) = ("uneven-uplinks", &["switch/leaf-su1-r2"]);
     for (fabric, changes, rule, parts, by_peers) in [
         (rails, Vec::new(), "", [].as_slice(), None),

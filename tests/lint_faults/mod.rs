@@ -1,4 +1,4 @@
-//! Each rule of the lint on a simulated fabric with exactly one fault: exactly its finding, on the part that is to blame.
+//! Each rule of the lint on a simulated fabric with exactly one fault: exactly its finding, on the faulty part.
 
 mod heard;
 mod plans;
@@ -18,7 +18,7 @@ use crate::support::root;
 
 const NOW: Timestamp = Timestamp(1_754_493_083_000);
 
-/// A cluster on one of the fabrics of `tests/fabrics`, or one of its own.
+/// A cluster on one of the fabrics of `tests/fabrics`, or a custom one.
 fn spec(name: &str) -> ClusterSpec {
     if name == "rail-optimised" {
         return ClusterSpec::demo(40).expect("a cluster");
@@ -47,7 +47,7 @@ fn findings(wiring: &Wiring, plan: Option<&WiringPlan>) -> Vec<Finding> {
     lint(&fabric, &judge(&fabric, &merge), plan)
 }
 
-/// What says what is right.
+/// The reference for what is right.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum By {
     Peers,
@@ -189,7 +189,7 @@ fn row(plan: &WiringPlan, end: &str) -> usize {
     plan.cables.iter().position(is_there).expect(end)
 }
 
-/// What anybody's hands do to cables.
+/// Cabling errors by hand.
 const CABLES: &[Fault] = &[
     fault(
         "rail-optimised",
@@ -355,7 +355,7 @@ fn a_fault_of_the_cables_gives_its_finding_and_no_other() {
     check(CABLES);
 }
 
-/// What nobody sees from outside: a cable that runs, and not as fast or wide as its equals.
+/// Invisible from outside: a cable that is up, but slower or narrower than its peers.
 const SPEEDS: &[Fault] = &[
     fault(
         "rail-optimised",
@@ -400,7 +400,7 @@ fn a_slow_or_narrow_cable_is_found_beside_its_equals() {
     check(SPEEDS);
 }
 
-/// A leaf with fewer uplinks than its peers, where no single cable says why.
+/// A leaf with fewer uplinks than its peers, where no single cable shows why.
 const UPLINKS: &[Fault] = &[fault(
     "rail-optimised",
     Peers,

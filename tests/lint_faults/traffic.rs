@@ -1,4 +1,4 @@
-//! Where a plan and what was built differ, traffic is a witness: of cables that nobody misses, and of those that are used.
+//! Where plan and fabric differ, traffic is evidence: for cables that are not needed, and for those that are used.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ fn cables_that_a_plan_has_and_no_host_are_the_plans_fault_if_jobs_run_without_th
         "{said}"
     );
 
-    // Where nothing moves, nobody knows whether they are missed; and three hosts are no rule.
+    // Without traffic it is unknown whether they are needed; and three hosts do not make a rule.
     for (hosts, busy) in [(all, false), (3, true)] {
         let findings = after_a_minute(&spec, with_more(&plan, hosts), busy);
         assert_eq!(rules(&findings), vec!["missing-cable"; hosts]);

@@ -21,7 +21,7 @@ const NUMBER: f64 = 66.0;
 const WIDEST_LEGEND: f64 = 0.6;
 const HIGHEST_LEGEND: f64 = 0.35;
 
-/// A series with its name, and what the panel says of how it is drawn.
+/// A series with its name, and the panel's settings for drawing it.
 struct Line<'a> {
     name: &'a str,
     curve: &'a Curve,
@@ -151,7 +151,7 @@ pub(super) fn draw(panel: &Filled<'_>) -> String {
     )
 }
 
-/// A series as the overrides of the panel want it.
+/// A series with the overrides of the panel.
 fn line<'a>(panel: &Filled<'_>, at: usize, name: &'a str, curve: &'a Curve) -> Line<'a> {
     let is_limit = list(panel.json, "/fieldConfig/overrides")
         .iter()

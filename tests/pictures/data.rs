@@ -1,4 +1,4 @@
-//! Answers of Prometheus to the queries of a dashboard, asked as Grafana asks them.
+//! Prometheus' results for the queries of a dashboard, sent as by Grafana.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::look::{escaped, list, text};
 use crate::support::encoded;
 
-/// One series: an instant answer has one point.
+/// One series: an instant result has one point.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Curve {
     pub(crate) labels: BTreeMap<String, String>,
@@ -48,14 +48,14 @@ impl Curve {
     }
 }
 
-/// Where answers come from, and the time range.
+/// The source of results, and the time range.
 pub(crate) struct Prometheus<'a> {
-    /// Answers a path of the API, such as `/api/v1/query?query=up`.
+    /// Returns the response of an API path, such as `/api/v1/query?query=up`.
     pub(crate) ask: &'a dyn Fn(&str) -> Result<Value, String>,
     /// Unix seconds.
     pub(crate) from: f64,
     pub(crate) to: f64,
-    /// Scrape interval, as the data source of Grafana is told it, seconds.
+    /// Scrape interval, as configured in Grafana's data source, seconds.
     pub(crate) interval: f64,
 }
 
@@ -80,7 +80,7 @@ impl Prometheus<'_> {
                 step,
             );
         }
-        // Grafana's points stand at whole steps.
+        // Grafana's points are at multiples of the step.
         let [from, to] = [self.from, self.to].map(|time| (time / step).floor() * step);
         let path = format!("/api/v1/query_range?query={query}&start={from}&end={to}&step={step}");
         self.answer(&path, step)
@@ -161,7 +161,7 @@ fn seconds(length: &str) -> Option<f64> {
 /// What is chosen of one variable.
 #[derive(Debug, Clone)]
 struct Choice {
-    /// As it stands in queries.
+    /// As used in queries.
     value: String,
     shown: String,
     /// All that could be chosen.

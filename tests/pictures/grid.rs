@@ -36,7 +36,7 @@ fn pixels(x: f64, y: f64, width: f64, height: f64) -> Place {
 /// A variable and the value for which a panel is drawn.
 pub(crate) type Repeated = (String, String);
 
-/// Every panel and where it stands. A repeated one stands once for each value, beside each other as far as they fit;
+/// Every panel and its position. A repeated one is shown once for each value, side by side as far as they fit;
 /// what is below moves down.
 pub(crate) fn places<'a>(
     dashboard: &'a Value,

@@ -26,7 +26,7 @@ pub(crate) fn series(at: usize) -> &'static str {
     SERIES[at % SERIES.len()]
 }
 
-/// The color that thresholds give a value.
+/// The color of a value by thresholds.
 pub(crate) fn threshold(thresholds: &Value, value: f64) -> &'static str {
     let steps = list(thresholds, "/steps").iter();
     let mut reached = steps.filter(|step| step["value"].as_f64().is_none_or(|from| value >= from));

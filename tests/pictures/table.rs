@@ -10,7 +10,7 @@ use super::data::Curve;
 use super::look::{self, TRANSPARENT, blues, escaped, list, text};
 use super::unit::Unit;
 
-/// Of a column that says nothing else. What does not fit is scrolled to.
+/// Default for a column. What does not fit needs scrolling.
 const NARROWEST: f64 = 150.0;
 const ROW: f64 = 36.0;
 
@@ -74,7 +74,7 @@ pub(super) fn draw(panel: &Filled<'_>) -> String {
     html
 }
 
-/// How many columns lie outside of the panel.
+/// Number of columns outside of the panel.
 fn beside(widths: &[f64], width: f64) -> usize {
     let mut end = 0.0;
     let ends = widths.iter().map(|width| {
@@ -171,7 +171,7 @@ fn largest(rows: &[Row]) -> f64 {
     values.fold(0.0, f64::max)
 }
 
-/// Grafana's: each as wide as it asks for, the others share what is left, but are never narrower than they may be.
+/// Grafana's: each with its configured width, the others share the rest, but are never narrower than they may be.
 fn widths(columns: &[Column<'_>], width: f64) -> Vec<f64> {
     let mut widths: Vec<_> = columns
         .iter()
@@ -198,7 +198,7 @@ fn widths(columns: &[Column<'_>], width: f64) -> Vec<f64> {
     }
 }
 
-/// A field with what the panel and its overrides say of it.
+/// A field with its settings from the panel and overrides.
 struct Column<'a> {
     field: &'a str,
     title: String,
@@ -292,7 +292,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// The color that a mapping gives a label.
+/// The color of a label by a mapping.
 fn label_color(mappings: &Value, label: &str) -> &'static str {
     let color = mappings
         .pointer("/0/options")

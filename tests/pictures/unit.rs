@@ -1,6 +1,6 @@
 //! Values in units of Grafana.
 
-/// A unit, and how many decimals are asked for.
+/// A unit, and the requested number of decimals.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unit<'a> {
     pub(crate) id: &'a str,
@@ -36,7 +36,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Three digits, or as many decimals as are asked for.
+    /// Three digits, or the requested number of decimals.
     fn digits(self, value: f64) -> String {
         let auto = match value.abs() {
             0.0 => 0,

@@ -38,14 +38,14 @@ pub(crate) fn browser(program: &Path, profile: &Path, (width, height): (u32, u32
     command
 }
 
-/// Where pictures for people lie: kept over test runs, not in the repository.
+/// Folder of pictures for inspection: kept over test runs, not in the repository.
 pub(crate) fn pictures() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     std::fs::create_dir_all(&target).expect("a folder");
     target
 }
 
-/// Takes the picture of a page.
+/// Takes a screenshot of a web page.
 pub(crate) fn take(mut browser: Command, url: &str, picture: &Path) {
     browser.arg(format!("--screenshot={}", picture.display()));
     let (well, said) = run(browser.arg(url), DRAWN_WITHIN);

@@ -29,13 +29,13 @@ pub(crate) struct Cable {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// Probes of every hundred that are lost on the way from the first end to the second.
+    /// Probes of every hundred that are lost from the first end to the second.
     percent: AtomicU64,
     lost: AtomicU64,
 }
 
 impl Cable {
-    /// Joins two interfaces, which it makes; none, with a word why, where this machine has no TAP.
+    /// Joins two interfaces, which it makes; none, with the reason, where this machine has no TAP.
     pub(crate) fn join(
         test: &str,
         first: (&Namespace, &str),
@@ -122,7 +122,7 @@ fn carry(ends: &[File; 2], shared: &Shared) {
                 if unlucky && is_probe(&frame[..length]) {
                     shared.lost.fetch_add(1, Ordering::Relaxed);
                 } else {
-                    // An interface that was switched off takes none.
+                    // An interface that was switched off accepts none.
                     (&ends[to]).write_all(&frame[..length]).ok();
                 }
             }
@@ -130,7 +130,7 @@ fn carry(ends: &[File; 2], shared: &Shared) {
     }
 }
 
-/// Whether an Ethernet frame is a probe that counts: UDP over IPv4 from `RSPB`, not a look for a hop.
+/// Whether an Ethernet frame is a probe that counts: UDP over IPv4 from `RSPB`, not a trace packet.
 fn is_probe(frame: &[u8]) -> bool {
     let udp = frame.get(12..14) == Some(&[8, 0]) && frame.get(23) == Some(&UDP);
     udp && frame.get(42..46) == Some(b"RSPB") && frame.get(48) == Some(&0)

@@ -1,4 +1,4 @@
-//! A running `railscope exporter`, asked over HTTP.
+//! A running `railscope exporter`, queried over HTTP.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,7 +9,7 @@ use std::thread;
 
 pub(crate) const RAILSCOPE: &str = env!("CARGO_BIN_EXE_railscope");
 
-/// A started exporter; killed if a test fails half way.
+/// A started exporter; killed if a test fails in between.
 pub(crate) struct Exporter {
     pub(crate) process: Child,
     pub(crate) address: String,
@@ -41,7 +41,7 @@ impl Exporter {
             let said = line.split_once("listening on http://");
             address = said.and_then(|(_, rest)| Some(rest.split_once('/')?.0.to_owned()));
         }
-        // Somebody has to read the rest, or the exporter blocks on a full pipe.
+        // The rest must be read, or the exporter blocks on a full pipe.
         thread::spawn(move || log.read_to_end(&mut Vec::new()));
         Self {
             process,
@@ -61,7 +61,7 @@ impl Exporter {
         answer
     }
 
-    /// The page, in OpenMetrics.
+    /// The exposition, in OpenMetrics.
     pub(crate) fn page(&self, profile: &str) -> String {
         let answer = self.get(&format!("/metrics?profile={profile}"));
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");

@@ -1,4 +1,4 @@
-//! What other people's exporters would say of a simulated node: pages written from its reading.
+//! What other exporters would report of a simulated node: expositions written from its reading.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -85,7 +85,7 @@ fn of<'a>(reading: &'a NodeReading, metric: &'static Metric) -> impl Iterator<It
     samples.filter(move |sample| sample.metric == metric)
 }
 
-/// node_exporter's page with its infiniband collector alone.
+/// node_exporter's exposition with its infiniband collector alone.
 pub(crate) fn node_exporter(reading: &NodeReading) -> String {
     let mut lines = vec![String::from(
         "node_scrape_collector_success{collector=\"infiniband\"} 1",
@@ -129,7 +129,7 @@ pub(crate) fn node_exporter(reading: &NodeReading) -> String {
     lines.join("\n") + "\n"
 }
 
-/// dcgm-exporter's page, from one reading to the next: its clock events are those of the moment.
+/// dcgm-exporter's exposition, from one reading to the next: its clock events are the current ones.
 #[derive(Debug, Default)]
 pub(crate) struct Dcgm {
     events: BTreeMap<(String, String), f64>,

@@ -16,7 +16,7 @@ use railscope_simulator::show::nvml::{InstallError, NodeGpus, install, update_st
 pub(crate) struct Node {
     exporter: Exporter,
     pub(crate) state: NodeGpus,
-    /// What the GPU sampler tells the others.
+    /// What the GPU sampler shares with the others.
     pub(crate) mig_devices: MigDevices,
     dir: tempfile::TempDir,
 }
@@ -51,7 +51,7 @@ impl Node {
         }
     }
 
-    /// Changes what the GPUs answer, while the worker runs.
+    /// Changes the state of the GPUs, while the worker runs.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut NodeGpus)) {
         change(&mut self.state);
         update_state(self.dir.path(), &self.state).expect("writes");
@@ -77,7 +77,7 @@ impl Node {
         self.series(Profile::Full).get(series).copied()
     }
 
-    /// Waits until the page shows this.
+    /// Waits until the exposition contains this.
     #[track_caller]
     pub(crate) fn shows(&self, series: &str, value: f64) {
         let mut last = None;

@@ -1,4 +1,4 @@
-//! A virtual machine with a real kernel that runs one scenario of `tests/qemu/guest`, and what it has to say.
+//! A virtual machine with a real kernel that runs one scenario of `tests/qemu/guest`, and its report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -16,10 +16,10 @@ use crate::support::{RAILSCOPE, root, run};
 const BUILDING: Duration = Duration::from_secs(600);
 /// A scenario takes a minute at most; on a busy host it may take some times as long. Seconds.
 const RUNNING: u64 = 300;
-/// How `tests/qemu/build` says that this machine lacks something.
+/// How `tests/qemu/build` reports that this machine lacks something.
 const LACKING: &str = "lacking: ";
 
-/// Series as they stand on a page, with their values.
+/// Series as exported, with their values.
 pub(crate) type Series = BTreeMap<String, f64>;
 
 /// `name{label="value"}`.
@@ -50,7 +50,7 @@ pub(crate) fn same<T: PartialEq + Copy + Debug>(
     );
 }
 
-/// Boots a machine with the program under test, lets it run the scenario and takes what it says.
+/// Boots a machine with the program under test, lets it run the scenario and reads its report.
 ///
 /// # Errors
 /// Why this machine cannot do that.
@@ -70,7 +70,7 @@ pub(crate) fn run_in_guest(
     }
     assert!(built, "tests/qemu/build: {said}");
     let mut console = String::new();
-    // Once more where it never came up: that is the emulator's or the host's fault.
+    // Again if it never came up: that is the emulator's or the host's fault.
     for _ in 0..2 {
         boot(
             &cache.join("vmlinuz"),
@@ -144,7 +144,7 @@ fn text(path: &Path) -> String {
 pub(crate) struct Results(BTreeMap<String, String>);
 
 impl Results {
-    /// Reads `@@ name length` and as many bytes, again and again.
+    /// Reads `@@ name length` and as many bytes, repeatedly.
     fn read(mut text: &str) -> Self {
         let mut results = BTreeMap::new();
         while let Some((head, rest)) = text.split_once('\n') {
@@ -167,7 +167,7 @@ impl Results {
         text.unwrap_or_else(|| panic!("no {name}: {:?}", self.0.keys()))
     }
 
-    /// What the kernel said, and the page that was sampled from that.
+    /// The kernel's values, and the exposition sampled from them.
     pub(crate) fn snapshot(&self, name: &str) -> Snapshot {
         let text = |part: &str| self.text(&format!("{name}/{part}"));
         let lines = |part: &str| {
@@ -184,19 +184,19 @@ impl Results {
     }
 }
 
-/// One moment.
+/// One sample.
 pub(crate) struct Snapshot {
-    /// What the kernel says, by line.
+    /// The kernel's values, by line.
     pub(crate) raw: String,
-    /// What the exporter says.
+    /// The exporter's values.
     pub(crate) page: Page,
 }
 
-/// The exporter's page.
+/// The exporter's exposition.
 pub(crate) struct Page(Series);
 
 impl Page {
-    /// Reads a page.
+    /// Parses an exposition.
     pub(crate) fn read(page: &str) -> Self {
         let lines = parse(page).map(|line| line.expect("a page of ours"));
         let series = lines.filter_map(|line| match line {
@@ -230,7 +230,7 @@ impl Page {
         wanted.map(|(_, value)| value).sum()
     }
 
-    /// Series that speak of a device, by any label.
+    /// Series about a device, by any label.
     pub(crate) fn about(&self, device: &str) -> Vec<&str> {
         let value = format!("\"{device}\"");
         let found = self.0.keys().filter(|series| series.contains(&value));
@@ -244,7 +244,7 @@ impl Page {
             .collect()
     }
 
-    /// Statuses other than of what is read well, and of what the machine has not.
+    /// Statuses other than those of successful reads and of hardware that the machine does not have.
     pub(crate) fn failures(&self) -> BTreeSet<String> {
         let fine = |status: &String| {
             ["ok", "absent"]

@@ -21,7 +21,7 @@ const CONFIG_INTERVAL: &str = "1s";
 /// How long an incident may take to open.
 pub(crate) const OPENS_WITHIN: Duration = Duration::from_secs(30);
 
-/// One subnet at a time: ibsim answers late on a busy machine, and a sweep that times out is a partial one.
+/// One subnet at a time: ibsim replies late on a busy machine, and a sweep that times out is a partial one.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// ibsim with its console, and opensm on it. The simulator ends last.
@@ -128,7 +128,7 @@ impl Subnet {
         said
     }
 
-    /// Fails unless an own sweep has read the forwarding tables that `dump_fts` prints, as far as it asks for them: the blocks
+    /// Fails unless an own sweep has read the forwarding tables that `dump_fts` prints, the blocks that it requests: those
     /// of 64 that hold LIDs of adapters.
     pub(crate) fn forwards_as(&self, swept: &Swept) {
         let printed = parse_forwarding(&self.printed("dump_fts"));
@@ -279,7 +279,7 @@ impl Collector {
         });
     }
 
-    /// The verdict once a sweep has come to its end in which everybody answered.
+    /// The classification once a sweep has completed in which every device replied.
     pub(crate) fn verdict(&self) -> String {
         wait_for("verdict", Duration::from_secs(30), || {
             if self.sweeps("complete")? == 0 {

@@ -24,10 +24,10 @@ pub(crate) const RAILSCOPE: &str = env!("CARGO_BIN_EXE_railscope");
 
 /// Time that a child gets to end by itself before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// Pause between two looks at something awaited.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Leaves the test, saying so in the one form that `tests/run` counts.
+/// Skips the test, with the message that `tests/run` counts.
 macro_rules! skip {
     ($($why:tt)*) => {{
         $crate::support::say_skipped(&format!($($why)*));
@@ -54,7 +54,7 @@ macro_rules! need {
 }
 pub(crate) use need;
 
-/// Where a command lies. Debian keeps some of them out of an ordinary user's path.
+/// Path of a command. Debian keeps some of them out of an ordinary user's path.
 pub(crate) fn which(command: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
@@ -153,7 +153,7 @@ impl Process {
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
 
-    /// Asks it to end (SIGTERM) and waits; none if it had to be killed.
+    /// Requests it to end (SIGTERM) and waits; none if it had to be killed.
     pub(crate) fn stop(&mut self) -> Option<ExitStatus> {
         if let Ok(Some(ended)) = self.child.try_wait() {
             return Some(ended);
@@ -188,7 +188,7 @@ impl Drop for Process {
 pub(crate) struct Demo {
     /// The process.
     pub(crate) process: Process,
-    /// Address of its page, without a slash at the end.
+    /// Address of its web page, without a trailing slash.
     pub(crate) url: String,
 }
 
@@ -225,7 +225,7 @@ impl Demo {
             .ok_or_else(|| format!("no list: {answer}"))
     }
 
-    /// Its incident, once it is the only one: of two exchanged cables each shows a lost link until a sweep tells why.
+    /// Its incident, once it is the only one: of two exchanged cables each shows a lost link until a sweep shows why.
     pub(crate) fn wait_for_incident(&self, http: &Http, limit: Duration) -> Value {
         wait_for("incident", limit, || {
             match self.incidents(http)?.as_slice() {
@@ -252,7 +252,7 @@ impl Demo {
         });
     }
 
-    /// Ends it as Ctrl-C does, and fails if it does not end well.
+    /// Ends it as Ctrl-C does, and fails if it does not end successfully.
     pub(crate) fn stop(&mut self) {
         let ended = self.process.stop();
         assert!(
@@ -263,7 +263,7 @@ impl Demo {
     }
 }
 
-/// Polls until there is a value; fails after the limit with what was last in the way.
+/// Polls until there is a value; fails after the limit with the last obstacle.
 pub(crate) fn wait_for<T>(
     what: &str,
     limit: Duration,
@@ -282,7 +282,7 @@ pub(crate) fn wait_for<T>(
     }
 }
 
-/// Runs a command to its end within the limit: whether it went well, and all it printed.
+/// Runs a command to its end within the limit: returns whether it succeeded, and its output.
 pub(crate) fn run(command: &mut Command, limit: Duration) -> (bool, String) {
     let shown = format!("{command:?}");
     let folder = tempfile::tempdir().expect("a folder");
@@ -343,17 +343,17 @@ impl Http {
         Self { runtime, client }
     }
 
-    /// Body of a page, or what was wrong: no answer, or a status other than 200.
+    /// Body of a response, or the error: no response, or a status other than 200.
     pub(crate) fn get(&self, url: &str) -> Result<String, String> {
         self.send(self.client.get(url), url)
     }
 
-    /// Body of a page in the plain text format.
+    /// Body of a response in the plain text format.
     pub(crate) fn get_as(&self, url: &str, accept: &str) -> Result<String, String> {
         self.send(self.client.get(url).header("accept", accept), url)
     }
 
-    /// A page as JSON.
+    /// A response as JSON.
     pub(crate) fn json(&self, url: &str) -> Result<Value, String> {
         let body = self.get(url)?;
         serde_json::from_str(&body).map_err(|error| format!("{url}: {error}: {body}"))
@@ -395,7 +395,7 @@ pub(crate) fn encoded(text: &str) -> String {
     text.bytes().map(one).collect()
 }
 
-/// Answers every POST with 200 and hands on its body.
+/// Responds to every POST with 200 and passes on its body.
 pub(crate) struct Sink {
     /// Port of the loopback address.
     pub(crate) port: u16,
@@ -427,7 +427,7 @@ impl Sink {
     }
 }
 
-/// Reads one request with a JSON body, and answers it.
+/// Reads one request with a JSON body, and responds to it.
 fn answer(mut stream: std::net::TcpStream) -> Option<(String, Value)> {
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     let mut request = Vec::new();

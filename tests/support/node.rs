@@ -14,14 +14,14 @@ use super::{Process, RAILSCOPE, root, wait_for};
 
 /// How long a test waits for anything that has to happen at all; machines that run tests are slow.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A scrape that takes longer has hung. Prometheus gives up after 10 s by default.
+/// A scrape that takes longer is blocked. Prometheus gives up after 10 s by default.
 const SCRAPE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A node and its exporter.
 pub(crate) struct Node {
     /// Its `sys`, `proc` and `network`.
     pub(crate) root: PathBuf,
-    /// What its GPUs answer; see [`Node::change_gpus`].
+    /// State of its GPUs; see [`Node::change_gpus`].
     pub(crate) gpus: NodeGpus,
     /// The exporter.
     pub(crate) process: Process,
@@ -89,13 +89,13 @@ impl Node {
         }
     }
 
-    /// Changes what the GPUs answer, while the worker runs.
+    /// Changes the state of the GPUs, while the worker runs.
     pub(crate) fn change_gpus(&mut self, change: impl FnOnce(&mut NodeGpus)) {
         change(&mut self.gpus);
         update_state(self.dir.path(), &self.gpus).expect("writes");
     }
 
-    /// Scrapes a path; the body as it comes over the wire. Fails if there is no answer in time.
+    /// Scrapes a path; the body as it comes over the wire. Fails if there is no response in time.
     pub(crate) fn scrape(&self, path: &str, gzip: bool) -> Vec<u8> {
         let encoding = if gzip {
             "Accept-Encoding: gzip\r\n"
@@ -125,7 +125,7 @@ impl Node {
         answer.split_off(end + 4)
     }
 
-    /// Every series of a page, and its value.
+    /// Every series of an exposition, and its value.
     pub(crate) fn page(&self, path: &str) -> BTreeMap<String, f64> {
         let text = String::from_utf8(self.scrape(path, false)).expect("UTF-8");
         let lines = text.lines().filter(|line| !line.starts_with('#'));

@@ -16,7 +16,7 @@ pub(crate) fn tool(name: &str) -> Command {
     Command::new(which(name).unwrap_or_else(|| PathBuf::from(name)))
 }
 
-/// A shipped file with other words in place of some, each of which must be there.
+/// A shipped file with some texts replaced, each of which must be present.
 pub(crate) fn adapted(file: &str, changes: &[(&str, &str)]) -> String {
     let mut text = std::fs::read_to_string(root().join(file)).expect("a shipped file");
     for (from, to) in changes {
@@ -26,7 +26,7 @@ pub(crate) fn adapted(file: &str, changes: &[(&str, &str)]) -> String {
     text
 }
 
-/// Demo, Prometheus and Alertmanager, each on a port of its own.
+/// Demo, Prometheus and Alertmanager, each on its own port.
 pub(crate) struct Site {
     /// The cluster, its exporters and the collector.
     pub(crate) demo: Demo,
@@ -35,13 +35,13 @@ pub(crate) struct Site {
     /// Its address, without a slash at the end.
     pub(crate) prometheus_url: String,
     _alertmanager: Process,
-    /// What the test asks them with.
+    /// The test's HTTP client.
     pub(crate) http: Http,
     _folder: tempfile::TempDir,
 }
 
 impl Site {
-    /// Starts them; the demo with these arguments, and whom Alertmanager notifies.
+    /// Starts them; the demo with these arguments, and Alertmanager's receiver.
     pub(crate) fn start(sink: &Sink, arguments: &[&str]) -> Self {
         Self::start_with(sink, arguments, &[])
     }
@@ -132,7 +132,7 @@ fn prometheus(
 fn alertmanager(folder: &Path, at: &str, sink: u16) -> Process {
     let config = adapted(
         "alerts/alertmanager.example.yml",
-        // Seconds, so that the test need not wait; what is grouped and inhibited stays.
+        // Seconds, so that the test does not have to wait; grouping and inhibition stay.
         &[
             ("group_wait: 30s", "group_wait: 1s"),
             ("group_interval: 5m", "group_interval: 2s"),

@@ -70,7 +70,7 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("Processes /", "counted, compared below"),
 ];
 
-/// The same of `nvidia-smi -q -x`, whose words differ.
+/// The same of `nvidia-smi -q -x`, whose names differ.
 pub(crate) const LEFT_OUT_XML: &[(&str, &str)] = &[
     ("mig_devices/", "each instance is compared by itself"),
     ("serial", "text, on railscope_gpu_info"),
@@ -111,7 +111,7 @@ pub(crate) const LEFT_OUT_XML: &[(&str, &str)] = &[
     ("processes/", "counted, compared below"),
 ];
 
-/// Series that a recording of `nvidia-smi` says nothing of: the mock answers from itself.
+/// Series that a recording of `nvidia-smi` does not contain: the mock uses its defaults.
 pub(crate) const NOT_SAID: &[(&str, &str)] = &[
     ("nvml_", "the exporter's own calls"),
     ("mig_", "each instance is compared by itself"),
@@ -197,7 +197,7 @@ pub(crate) const SECTIONS: &[(&str, &str)] = &[
     ("nvml-symbols", "names of functions"),
 ];
 
-/// The number in `629.45 W`, `81559 MiB` or `16x`; none in `N/A` and other words.
+/// The number in `629.45 W`, `81559 MiB` or `16x`; none in `N/A` and other text.
 pub(crate) fn number(text: &str) -> Option<f64> {
     let end = text.find(|char: char| !(char.is_ascii_digit() || char == '.' || char == '-'));
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));

@@ -6,7 +6,7 @@ use super::smi::{Said, number};
 
 pub(crate) type Feed = fn(&mut GpuState, f64);
 
-/// What `-q` says, what it is called in the XML, the key of the mock that it feeds, the series, and what a printed
+/// Its name in `-q`, its name in the XML, the key of the mock that it feeds, the series, and what a printed
 /// unit is in the series' unit.
 pub(crate) const ROWS: &[(&str, &str, Feed, &str, f64)] = &[
     (
@@ -295,7 +295,7 @@ pub(crate) fn feed(gpu: &mut GpuState, said: &Said, xml: bool) -> Vec<(&'static 
     fed
 }
 
-/// A state that `nvidia-smi` says in a word: the keys of both forms, how it feeds the mock, the series, and its
+/// A state that `nvidia-smi` prints as a word: the keys of both forms, how it feeds the mock, the series, and its
 /// number.
 pub(crate) struct Word {
     pub(crate) text: &'static str,
@@ -305,7 +305,7 @@ pub(crate) struct Word {
     value: fn(&str) -> Option<f64>,
 }
 
-/// Switched on or off. Another word (`N/A`) is no answer.
+/// Switched on or off. Another word (`N/A`) is not a value.
 fn on(text: &str) -> Option<f64> {
     match text {
         "Active" | "Enabled" | "Yes" => Some(1.0),

@@ -31,7 +31,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Lines of code with their numbers: comments and the unit tests at the end left out.
+    /// Lines of code with their numbers: without comments and the unit tests at the end.
     pub(crate) fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let without_tests = match self.text.find("\n#[cfg(test)]\nmod ") {
             Some(end) => &self.text[..end],
@@ -117,7 +117,7 @@ pub(crate) fn reached(crate_root: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// `folder` is where the file's modules lie.
+/// `folder` is that contains the file's modules.
 fn follow(file: &Path, folder: &Path, found: &mut BTreeSet<PathBuf>) {
     let file = file
         .canonicalize()

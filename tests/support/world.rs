@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 pub(crate) const DESCRIPTION: &str = "world.toml";
 /// Unix time at which each pack begins, in milliseconds.
 const START: u64 = 1_764_000_000_000;
-/// A scrape without an answer ends after this time.
+/// A scrape without a response ends after this time.
 const TIMEOUT_MILLIS: u64 = 4_000;
 /// The stream of noise that lost scrapes are drawn from: not the cluster's own.
 const LOSSES: u64 = 0x1055;
@@ -89,7 +89,7 @@ impl World {
         toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
     }
 
-    /// Writes the pack into a folder: everything but the description and the verdicts.
+    /// Writes the pack into a folder: everything but the description and the results.
     pub(crate) fn write(&self, folder: &Path, name: &str) {
         let wiring = railscope_simulator::wiring::Wiring::plan(&self.fabric).expect("a wiring");
         let jobs = place(&self.jobs, &wiring, self.seed).expect("jobs");
@@ -181,7 +181,7 @@ impl World {
         assert!(lost.map(|(_, lines)| lines).sum::<u64>() == 0);
     }
 
-    /// Restarts what ends its restart after one moment and up to another.
+    /// Restarts what ends its restart between two times.
     fn restart(&self, cluster: &mut Cluster, after: u64, to: u64) {
         for one in &self.restarts {
             let end = (one.at_seconds + one.down_seconds) * 1_000;
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// Lets the faults happen, and says what is true of them.
+    /// Injects the faults, and returns their ground truth.
     fn truth(&self, name: &str, cluster: &mut Cluster) -> Value {
         let at = |seconds: f64| START as f64 / 1e3 + seconds;
         let faults = self.faults.iter().enumerate().map(|(number, fault)| {
@@ -249,7 +249,7 @@ impl World {
     }
 }
 
-/// A component in the words of `truth.json`.
+/// A component in the terms of `truth.json`.
 fn culprit(part: &Part) -> Value {
     match part {
         Part::HostLink(node, port) => {

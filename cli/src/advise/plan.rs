@@ -16,7 +16,7 @@ pub(super) struct Fabric {
 }
 
 impl Fabric {
-    /// Whether most exporters do not answer: then an absent incident may only be undetected.
+    /// Whether most exporters do not respond: then an absent incident may only be undetected.
     pub(super) fn is_blind(&self) -> bool {
         2 * self.targets_up < self.targets
     }
@@ -114,7 +114,7 @@ pub(super) struct Plan {
     pub(super) withdrawn: Vec<Withdrawn>,
     /// Whether the drains exceed the limit and are only commented; the cause is probably shared.
     pub(super) is_held_back: bool,
-    /// Earlier advice that remains in force, because most exporters do not answer.
+    /// Earlier advice that remains in force, because most exporters do not respond.
     #[serde(skip)]
     kept: BTreeMap<String, NodeState>,
 }

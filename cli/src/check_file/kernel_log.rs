@@ -40,7 +40,7 @@ fn advice(event: &str) -> &'static str {
     }
 }
 
-/// Error of a file that resembles a kernel log and is none; `None` for other files.
+/// Error of a file that resembles a kernel log but is not one; `None` for other files.
 pub(super) fn refusal(file: &str, text: &str) -> Option<String> {
     nearest(text).filter(|input| input.reader == Reader::Check)?;
     Some(format!("{file}: {}", hint(text, &[Reader::Check])))
@@ -96,7 +96,7 @@ fn happened(one: &Occurrence) -> String {
     format!("{what}{at}{times}{last}")
 }
 
-/// A fault with what to do; `None` for errors of applications, corrected errors and links that came up.
+/// A fault with its action; `None` for errors of applications, corrected errors and links that came up.
 fn finding(one: &Occurrence) -> Option<String> {
     let happened = happened(one);
     match &one.what {

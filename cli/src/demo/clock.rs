@@ -20,7 +20,7 @@ const TICK: Duration = Duration::from_secs(1);
 const CANNOT_GO_ON: &str = "the simulated cluster cannot go on";
 const ENDED: &str = "the simulated cluster has ended";
 
-/// The moment of now.
+/// The current time.
 #[allow(clippy::disallowed_methods)] // the edge at which the demo reads the clock; all below get it as an argument
 pub(super) fn now() -> Timestamp {
     let since_epoch = std::time::SystemTime::UNIX_EPOCH.elapsed();
@@ -39,7 +39,7 @@ pub(super) struct Broken {
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) wanted: Wanted,
-    /// Picks the part where none is wanted.
+    /// Picks the part if none is requested.
     pub(super) seed: u64,
     /// Parts that have this fault already: no second time.
     pub(super) taken: Vec<Part>,
@@ -48,13 +48,13 @@ pub(super) struct Order {
 /// Seeds that are tried to find a part that is not taken.
 const TRIES: usize = 1000;
 
-/// What the thread is asked to do.
+/// Requests to the thread.
 enum Command {
     /// Break something now, and report what is true then.
     Break(Box<Order>, oneshot::Sender<anyhow::Result<Broken>>),
     /// End a fault of this part and cause now, and report whether there was one.
     End(Part, &'static str, oneshot::Sender<bool>),
-    /// Return what switches count now; none if there is no response.
+    /// Return the switches' current counters; none if there is no response.
     Count(Counted, oneshot::Sender<Option<String>>),
     Stop,
 }

@@ -1,7 +1,7 @@
-//! The demo's own page and API beside the collector's: faults to inject and to end, the truth beside what was found.
+//! The demo's own web page and API beside the collector's: faults to inject and clear, ground truth beside incidents.
 //!
 //! Only local users may inject faults: a POST has to name the address that the demo listens on as its
-//! host, which another name for it (DNS rebinding) does not, and as its origin, if it comes from a page.
+//! host, which another name for it (DNS rebinding) does not, and as its origin, if it comes from a web page.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -19,9 +19,9 @@ use serde_json::json;
 use super::stage::{Said, Stage};
 use super::wanted::Wanted;
 
-/// Path of the page, without a slash in front.
+/// Path of the web page, without a leading slash.
 const PAGE: &str = "demo";
-/// Seconds between two refreshes of the page.
+/// Seconds between two refreshes of the web page.
 const REFRESH_SECONDS: u32 = 5;
 /// No script, nothing from elsewhere, forms to here only, and no frame in which another site could hide a button.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -100,7 +100,7 @@ async fn end(State(desk): State<Desk>, headers: HeaderMap, Query(pairs): Pairs) 
     }
 }
 
-/// What a request asks for, if it may ask for anything.
+/// The action of a request, if it is permitted.
 fn asked(
     desk: &Desk,
     headers: &HeaderMap,
@@ -140,7 +140,7 @@ fn wanted(pairs: &[(String, String)]) -> Result<Wanted, String> {
     Ok(wanted)
 }
 
-/// Back to the page for a browser, the act as JSON for everybody else.
+/// Redirect to the web page for a browser, the action as JSON for other clients.
 fn answer(headers: &HeaderMap, said: anyhow::Result<Said>) -> Response {
     let accept = headers.get(header::ACCEPT);
     let is_browser = accept.is_some_and(|kinds| kinds.as_bytes().starts_with(b"text/html"));

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::scene::Scene;
 use super::wanted::{Wanted, named_as};
 
-/// Time for the demo to answer: on a machine that is short of CPU one step of the cluster takes seconds.
+/// Timeout of the demo's response: on a machine that is short of CPU one step of the cluster takes seconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(45);
 /// `inject list`.
 const LIST: &str = "list";

@@ -1,5 +1,5 @@
-//! Samplers of simulated nodes: the exporter's own, but for probes and timers, which only running hardware could answer.
-//! What those would measure, the simulator writes into a file.
+//! Samplers of simulated nodes: the exporter's own, except probes and timers, which need real hardware.
+//! The simulator writes the values of those into a file.
 
 use std::fs;
 use std::io::{Error, ErrorKind};

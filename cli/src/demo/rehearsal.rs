@@ -20,9 +20,9 @@ use railscope_simulator::spec::Transport;
 use super::switches::Counted;
 use crate::eval::simulate::known_addresses;
 
-/// The moment at which every run begins: any will do.
+/// Start time of every run: arbitrary.
 const START: Timestamp = Timestamp(1_800_000_000_000);
-/// Seconds between two scrapes and judgments, as in the demo.
+/// Seconds between two scrapes and analysis cycles, as in the demo.
 const TICK_SECONDS: u64 = 2;
 
 /// A seed that is another in every run, printed so that a failure can be repeated: `RAILSCOPE_SEED` sets it.
@@ -45,7 +45,7 @@ pub(super) struct Heard {
     pub(super) seconds: u64,
 }
 
-/// Lets faults happen at their moments, in seconds, and reports what is true of them and what was
+/// Injects faults at their times, in seconds, and reports the ground truth and what was
 /// seen.
 pub(super) fn rehearse(
     mut cluster: Cluster,

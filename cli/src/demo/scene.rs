@@ -81,7 +81,7 @@ impl Scene {
     /// The scene of this name.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such scene.
     pub(super) fn named(name: &str) -> anyhow::Result<Self> {
         let row = SCENES.iter().find(|(known, _)| *known == name);
         let (_, text) = row.with_context(|| format!("no scene {name:?}"))?;

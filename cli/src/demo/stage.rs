@@ -86,7 +86,7 @@ impl Stage {
     }
 
     fn acts(&self) -> MutexGuard<'_, Vec<Act>> {
-        // A panic elsewhere leaves whole entries behind.
+        // A panic elsewhere leaves complete entries behind.
         self.acts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,7 +140,7 @@ impl Stage {
     /// Ends a fault that lasts: the last one of the cause, if no part is given.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such fault.
     pub(super) async fn end(&self, cause: &str, part: Option<&Part>) -> anyhow::Result<Said> {
         let (part, cause) = self.lasting(cause, part)?;
         if !self.hand.end(part.clone(), cause).await? {
@@ -174,7 +174,7 @@ impl Stage {
         !self.acts().is_empty()
     }
 
-    /// Ingests an open incident. If it is the first that names a fault, gives the time since that began.
+    /// Adds an open incident. If it is the first that names a fault, returns the time since the fault began.
     pub(super) fn take(&self, id: &str, title: &str, part: &str, class: &str) -> Option<f64> {
         let mut acts = self.acts();
         let mut named = acts
@@ -234,7 +234,7 @@ impl Act {
 }
 
 impl Said {
-    /// What was found, as a few words.
+    /// Short text of what was found.
     pub(super) fn verdict(&self) -> String {
         match (&self.found, self.named_as) {
             (Some(found), _) => format!("{}, after {:.1} s", found.title, found.after_seconds),
@@ -265,7 +265,7 @@ impl Said {
         lasts.then_some((self.cause, self.part.as_str()))
     }
 
-    /// Page of the incident that names it, without a slash in front.
+    /// Web page of the incident that names it, without a leading slash.
     pub(super) fn incident_path(&self) -> Option<String> {
         let found = self.found.as_ref()?;
         Some(format!("incidents/{}", found.incident))

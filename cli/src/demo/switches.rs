@@ -17,7 +17,7 @@ use reqwest::Url;
 
 use super::clock::Hand;
 
-/// The module of snmp_exporter that is asked for.
+/// The requested module of snmp_exporter.
 const MODULE: &str = "if_mib";
 /// Paths below the demo's address.
 const SNMP: &str = "/snmp";
@@ -61,10 +61,10 @@ impl Counted {
         }
     }
 
-    /// Where it is scraped, of a demo that listens at `base`.
+    /// Where it is scraped, for a demo that listens at `base`.
     ///
     /// # Errors
-    /// The address is none.
+    /// The address is invalid.
     pub(super) fn url(&self, base: &str) -> anyhow::Result<Url> {
         Ok(match self {
             Self::Switch(name) => {
@@ -76,7 +76,7 @@ impl Counted {
     }
 }
 
-/// The exporters, which ask the simulated switches.
+/// The exporters, which query the simulated switches.
 pub(super) fn routes(hand: Hand) -> Router {
     Router::new()
         .route(SNMP, get(switch))
@@ -100,7 +100,7 @@ async fn switch(
     }
     match target.parse() {
         Ok(name) => {
-            // As the real one reports about a switch that does not answer.
+            // As the real one reports a switch that does not respond.
             let silent = format!("error collecting metric: {target}: request timeout");
             answer(&hand, Counted::Switch(name), &silent).await
         }

@@ -1,4 +1,4 @@
-//! A requested fault: a cause, perhaps with its part and its numbers, made whole from the typical one.
+//! A requested fault: a cause, optionally with part and numbers, completed from the typical one.
 
 use anyhow::{Context as _, anyhow, bail};
 use railscope_model::identity::Part;
@@ -9,8 +9,8 @@ use railscope_simulator::spec::{ClusterSpec, Transport};
 use railscope_simulator::traffic::router::Routing;
 use serde::Deserialize;
 
-/// Causes whose part the collector names, each with the class that it gives them, on every fabric that can have them;
-/// held by the test below. Of the others it shows symptoms at most. A switch is named where 30 % of its cables go to
+/// Causes whose component the collector names, each with its class, on every fabric that can have them;
+/// checked by the test below. Of the others it shows symptoms at most. A switch is named where 30 % of its cables go to
 /// hosts: in the usual cluster from 14 nodes on.
 const NAMED: &[(&str, &str)] = &[
     ("pcie-degraded", "pcie-degraded"),
@@ -67,7 +67,7 @@ pub(super) fn possible(cluster: &Cluster) -> Vec<&'static str> {
 /// Whether an incident of this class about this part is what is true.
 pub(super) fn is_found(truth: &Truth, part: &str, class: &str) -> bool {
     let mut parts = std::iter::once(&truth.part).chain(&truth.accomplices);
-    // Any fabric's word for it will do.
+    // The name of any fabric is accepted.
     let row = (truth.cause, class);
     let named = class == truth.class || NAMED.contains(&row);
     named && parts.any(|known| known.to_string() == part)
@@ -116,7 +116,7 @@ impl Wanted {
     }
 }
 
-/// The effect with these numbers in place of its own ones.
+/// The effect with these numbers instead of its own.
 fn with_numbers(effect: Effect, set: &toml::Table) -> anyhow::Result<Effect> {
     if set.is_empty() {
         return Ok(effect);
@@ -136,7 +136,7 @@ fn with_numbers(effect: Effect, set: &toml::Table) -> anyhow::Result<Effect> {
     effect.map_err(|error| anyhow!("{cause}: {error}"))
 }
 
-/// A whole number where a fraction is meant is one.
+/// An integer is accepted where a fraction is expected.
 fn like(number: &toml::Value, value: &toml::Value) -> toml::Value {
     match (number, value) {
         (toml::Value::Float(_), toml::Value::Integer(whole)) => toml::Value::Float(*whole as f64),
@@ -221,7 +221,7 @@ mod tests {
         let mut wrong = String::new();
         for cause in causes {
             let fault = Wanted::typical(cause).fault(cluster, seed).expect(cause);
-            // A small share of packets takes longer to exceed the difference between two readings.
+            // A small share of packets needs longer to exceed the difference between two readings.
             let seconds = if cause.starts_with("uplink-") { 60 } else { 30 };
             let (truths, heard) =
                 rehearse(cluster.clone(), usual_probes(), [(fault, 6.0)], seconds);

@@ -1,4 +1,4 @@
-//! The demo's eye: asks the collector's API as a user would, and reports what it finds.
+//! Polls the collector's API as a user would, and reports what it finds.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::stage::Stage;
 
-/// Time between two looks.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(250);
 /// How long the collector may take until every exporter has been scraped.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ const FIND_PATIENCE: Duration = Duration::from_secs(60);
 /// The collector's API.
 pub(super) struct Api {
     client: reqwest::Client,
-    /// Address of the page, without the slash at its end.
+    /// Address of the web page, without a trailing slash.
     pub(super) base: String,
 }
 
@@ -28,7 +28,7 @@ struct Incidents {
     incidents: Vec<Incident>,
 }
 
-/// An open incident, as far as the demo reads it.
+/// The fields of an open incident that the demo reads.
 #[derive(Deserialize)]
 struct Incident {
     id: String,
@@ -63,7 +63,7 @@ impl Api {
     pub(super) async fn wait_for(&self, exporters: usize) -> anyhow::Result<()> {
         let deadline = Instant::now() + READY_PATIENCE;
         loop {
-            // Errors are what is waited out: no analysis yet, or no answer.
+            // Errors are retried until then: no analysis yet, or no response.
             let page = self.text("/metrics").await.unwrap_or_default();
             let is_up = |line: &&str| {
                 line.starts_with("railscope_collector_target_up{") && line.ends_with(" 1")
@@ -87,7 +87,7 @@ impl Api {
         let mut told = BTreeSet::new();
         loop {
             let text = self.text("/api/v1/incidents").await;
-            // A busy moment is no reason to give up: the next look is soon.
+            // A short overload is no reason to give up: the next poll follows soon.
             if let Ok(text) = text
                 && let Ok(open) = serde_json::from_str::<Incidents>(&text)
             {

@@ -1,8 +1,8 @@
-//! What of the collector's method is omitted beside the whole of it: `--without`.
+//! Variants with stages of the collector's method disabled, beside the full method: `--without`.
 
 use railscope_collector::stages::{LeftOut, Step};
 
-/// The name that stands for every step, one after the other.
+/// The name that means every step, one after the other.
 const EACH: &str = "each";
 
 /// A method without some of its steps, and its name in tables.
@@ -14,7 +14,7 @@ pub(super) struct Ablation {
     pub(super) left_out: LeftOut,
 }
 
-/// What one `--without` asks for.
+/// The steps of one `--without`.
 pub(super) type Ablations = Vec<Ablation>;
 
 /// Reads an option's value.

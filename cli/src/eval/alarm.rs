@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use railscope_model::identity::Part;
 use serde::Serialize;
 
-/// Who is notified of an alarm.
+/// Severity of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Level {
@@ -25,7 +25,7 @@ pub(super) struct Naming {
     pub(super) instead: Vec<Part>,
     /// What is wrong with it, of detectors that report it.
     pub(super) class: Option<&'static str>,
-    /// Who is notified of it.
+    /// Its severity.
     pub(super) level: Level,
     /// How sure the detector is that this is a fault, 0 to 1, if it reports it.
     pub(super) posterior: Option<f64>,
@@ -36,7 +36,7 @@ pub(super) struct Naming {
 }
 
 impl Naming {
-    /// A page about one part, of a detector that knows no more.
+    /// A page about one part, from a detector without further details.
     pub(super) fn page(part: Part, score: f64) -> Self {
         Self {
             part,
@@ -57,9 +57,9 @@ pub(super) struct Alarm {
     pub(super) naming: Naming,
     /// Seconds after the start of the run.
     pub(super) opened: f64,
-    /// The first moment without it; none if it is open at the end of the run.
+    /// The first time without it; none if it is open at the end of the run.
     pub(super) closed: Option<f64>,
-    /// Its classes, each with the moment from which on it had it.
+    /// Its classes, each with its start time.
     pub(super) classes: Vec<(f64, &'static str)>,
 }
 
@@ -82,7 +82,7 @@ impl AlarmLog {
         }
     }
 
-    /// Ingests what is named at a moment.
+    /// Adds what is named at a given time.
     pub(super) fn tick(&mut self, seconds: f64, named: Vec<Naming>) {
         for (_, missed) in self.open.values_mut() {
             *missed += 1;

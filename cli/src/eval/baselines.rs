@@ -21,7 +21,7 @@ mod zscore;
 
 /// A rule that names parts, tick after tick.
 pub(super) trait Baseline: Send {
-    /// Looks at one tick and reports what is wrong now.
+    /// Evaluates one tick and reports the current faults.
     fn observe(&mut self, frame: &Frame) -> Vec<Naming>;
 }
 

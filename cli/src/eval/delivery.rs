@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 /// The stream of noise that deliveries are drawn from: not the cluster's own.
 const DELIVERY: u64 = 0x1057;
-/// A late scrape comes at most so many ticks after it was asked for.
+/// Maximum delay of a late scrape after its request, in ticks.
 const LATEST_TICKS: u64 = 2;
-/// Moments of an interval at which nodes are scraped: the collector spreads its scrapes over it.
+/// Scrape times within an interval: the collector spreads its scrapes over it.
 pub(super) const TURNS: u64 = 5;
 
 /// `[delivery]` of a scenario. All shares are from 0 to less than 1, and 0 if omitted.
@@ -22,7 +22,7 @@ pub(super) struct Delivery {
     /// Share of the scrapes that bring nothing.
     pub(super) lost: f64,
     /// Share of the scrapes whose body comes one or two ticks later. As in production the scrape is
-    /// stamped when it comes, and the node is not asked again before.
+    /// stamped on arrival, and the node is not scraped again before.
     pub(super) late: f64,
     /// Share of the scrapes that come again with the next scrape, before or after the new one.
     pub(super) duplicated: f64,
@@ -34,7 +34,7 @@ pub(super) struct Delivery {
     pub(super) away_seconds: f64,
     /// Most that the stamp of a node's scrapes is off, in either direction; each node has its own.
     pub(super) skew_seconds: f64,
-    /// Most by which one switch is read before another in the same round: a sweep asks one after another, and the
+    /// Maximum time by which one switch is read before another in the same round: a sweep reads one after another, and the
     /// agent of each for one port after another.
     pub(super) switch_skew_seconds: f64,
     /// Share of the NICs whose driver is reloaded once: all counters of the port begin at zero.
@@ -46,8 +46,8 @@ pub(super) struct Delivery {
 }
 
 impl Default for Delivery {
-    /// Every scrape comes, once and in time; switches are read within a fifth of a second, as a sweep does that
-    /// has hundreds of questions on the way.
+    /// Every scrape arrives, once and in time; switches are read within 0.2 s, as by a sweep
+    /// with hundreds of requests in flight.
     fn default() -> Self {
         Self {
             lost: 0.0,
@@ -96,18 +96,18 @@ impl Delivery {
     }
 }
 
-/// The agent of a node, and what of its scrapes is on the way.
+/// The agent of a node, with its scrapes in flight.
 #[derive(Debug)]
 struct Agent {
     /// At which of the [`TURNS`] it is scraped.
     turn: u64,
-    /// The newest moment at which it was, or is to be, looked at a second time.
+    /// Time of its newest confirmation scrape, past or scheduled.
     again: Option<u64>,
     /// From when to when it reports nothing.
     away: Option<(f64, f64)>,
     restart: Option<f64>,
     skew: f64,
-    /// A scrape that was asked for, and the tick at which it comes.
+    /// A requested scrape, and the tick at which it arrives.
     late: Option<(u64, NodeReading)>,
     /// The copy of the last scrape that comes with the next scrape.
     copy: Option<NodeReading>,
@@ -171,7 +171,7 @@ impl Post {
         }
     }
 
-    /// Lets drivers be reloaded and exporters be restarted after one moment and up to another.
+    /// Reloads drivers and restarts exporters between two times.
     pub(super) fn upset(&self, cluster: &mut Cluster, after: f64, to: f64) {
         let now = |at: f64| after < at && at <= to;
         for (nic, _) in self.reloads.iter().filter(|(_, at)| now(*at)) {
@@ -184,7 +184,7 @@ impl Post {
         }
     }
 
-    /// Nodes that are scraped at a time, in scrape slots since the run began.
+    /// Nodes that are scraped at a given time, in scrape slots since the run began.
     pub(super) fn nodes_at(&self, moment: u64) -> Vec<usize> {
         let agents = self.agents.iter().enumerate();
         let at_moment =
@@ -192,7 +192,7 @@ impl Post {
         at_moment.map(|(node, _)| node).collect()
     }
 
-    /// Lets a node be scraped again at a moment, as the collector does: once between two of its
+    /// Requests a confirmation scrape of a node, as the collector does: once between two of its
     /// scrapes.
     pub(super) fn ask_again(&mut self, node: usize, moment: u64) {
         let agent = &mut self.agents[node];
@@ -201,7 +201,7 @@ impl Post {
         }
     }
 
-    /// The moment that the scrapes of a node are stamped with.
+    /// The timestamp of a node's scrapes.
     pub(super) fn stamp(&self, node: usize, seconds: f64) -> f64 {
         (seconds + self.agents[node].skew).max(0.0)
     }

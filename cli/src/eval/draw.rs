@@ -25,13 +25,13 @@ const TRIES: u64 = 64;
 pub(super) struct Plan<'a> {
     /// The scenario.
     pub(super) scenario: &'a Scenario,
-    /// What [`EACH`] stands for in this run.
+    /// Value of [`EACH`] in this run.
     pub(super) each: Option<Variant<'a>>,
     /// The seed of cluster and faults.
     pub(super) seed: u64,
 }
 
-/// What [`EACH`] stands for in one run.
+/// Value of [`EACH`] in one run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Variant<'a> {
     cause: &'a str,
@@ -39,10 +39,10 @@ pub(super) struct Variant<'a> {
     effect: Option<(usize, &'a Effect)>,
 }
 
-/// Every run of the scenarios with every seed. What takes longest is begun first.
+/// Every run of the scenarios with every seed. The longest start first.
 ///
 /// # Errors
-/// A scenario describes a cluster that cannot be.
+/// A scenario describes an impossible cluster.
 pub(super) fn plans<'a>(
     scenarios: &'a [Scenario],
     seeds: &std::ops::Range<u64>,
@@ -62,7 +62,7 @@ pub(super) fn plans<'a>(
     Ok(plans)
 }
 
-/// What [`EACH`] stands for in a scenario, run by run: its effects, or every cause, that its fabric can have.
+/// Values of [`EACH`] in a scenario, run by run: its effects, or every cause, that its fabric can have.
 fn causes(scenario: &Scenario) -> anyhow::Result<Vec<Option<Variant<'_>>>> {
     let Some(draw) = scenario.draws.iter().find(|draw| draw.cause == EACH) else {
         return Ok(vec![None]);
@@ -203,7 +203,7 @@ impl Plan<'_> {
         let variant = self.each.filter(|_| draw.cause == EACH);
         let cause = variant.map_or(&*draw.cause, |variant| variant.cause);
         let [first, last] = draw.onset_seconds;
-        // Not on a whole second: a fault does not wait for a scrape.
+        // Not at a full second: faults are independent of scrapes.
         let onset = first + (last - first) * noise.uniform(0);
         let taken = |fault: &Fault| before.iter().any(|other| shares_a_node(other, fault));
         let drawn = (1..=TRIES).find_map(|index| {

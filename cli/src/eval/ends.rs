@@ -14,7 +14,7 @@ use super::statistics::Ratio;
 pub(super) const DRAWS: u64 = 0xe2d5;
 /// A fault is there for at least this long: evidence of some classes needs one minute.
 const LEAST_SECONDS: f64 = 120.0;
-/// How long each run goes on after the last end.
+/// How long each run continues after the last end.
 const AFTER_SECONDS: f64 = 180.0;
 /// Shortest and longest time until a fault comes back.
 const PAUSE_SECONDS: [f64; 2] = [30.0, 90.0];
@@ -88,7 +88,7 @@ pub(super) fn overlapping_onset(first: &Fault, noise: Noise) -> f64 {
     end - half * noise.uniform(2)
 }
 
-/// Whether an alarm is about a part of a fault that had ended before it opened, and about none that is there.
+/// Whether an alarm is about a part of a fault that had ended before it opened, and about no current one.
 pub(super) fn is_after_end(
     alarm: &Alarm,
     events: &[Event],

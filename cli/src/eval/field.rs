@@ -34,7 +34,7 @@ fn kind(cause: &str) -> &'static str {
     }
 }
 
-/// A mean over causes; none of no cases.
+/// A mean over causes; none without cases.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Mean {
     /// Each cause alike.

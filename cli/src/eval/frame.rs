@@ -267,7 +267,7 @@ impl Frame {
         &self.probes
     }
 
-    /// Begins a tick: nothing is known of it yet but what is asked of the fabric itself.
+    /// Begins a tick: nothing is known of it yet but the state of the fabric itself.
     pub(super) fn begin(&mut self, seconds: f64) {
         self.seconds = seconds;
         for column in &mut self.columns {
@@ -281,8 +281,8 @@ impl Frame {
         self.pinger.ask(cluster, self.seconds, &mut self.probes);
     }
 
-    /// Ingests what a node reported at a moment; what is no newer than what it reported before is
-    /// not.
+    /// Adds a node's report at a given time; a report that is not newer than the previous one is
+    /// ignored.
     pub(super) fn take(&mut self, node: usize, reading: &NodeReading, seconds: f64) {
         if seconds <= self.heard[node] {
             return;

@@ -14,7 +14,7 @@ const GPUS_OF_BUDGET: f64 = 100_000.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Outcome {
-    /// By the whole of the interval.
+    /// By the entire interval.
     Met,
     /// By the figure itself; the interval crosses the goal, as these runs are too few to decide.
     Unproven,
@@ -44,13 +44,13 @@ pub(super) struct Goal {
     /// The figure that was wanted, and whether less is better.
     pub(super) wanted: f64,
     at_most: bool,
-    /// The figure that was reached; none of nothing.
+    /// The figure that was reached; none without cases.
     pub(super) reached: Option<f64>,
     /// Its 95 % interval, of figures that have one.
     pub(super) interval: Option<(f64, f64)>,
-    /// How many faults, alarms or pages it rests on.
+    /// Number of faults, alarms or pages that it rests on.
     pub(super) of: usize,
-    /// The judgment.
+    /// The result.
     pub(super) outcome: Outcome,
 }
 
@@ -114,7 +114,7 @@ impl Goal {
         format!("{value:.3}{interval} of {}", self.of)
     }
 
-    /// The judgment, for a table, with by how much a goal is missed.
+    /// The result for a table, with the amount by which a goal is missed.
     pub(super) fn outcome_text(&self) -> String {
         let missed = self.reached.filter(|_| self.outcome == Outcome::Missed);
         missed.map_or_else(

@@ -1,4 +1,4 @@
-//! The scores as one page that needs nothing beside it: tables of bars, drawn as SVG.
+//! The scores as one self-contained web page: tables of bars, drawn as SVG.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ h2{margin:1.6em 0 .3em}svg{display:block;margin:.2em 0 1em}pre{overflow-x:auto;f
 @media(prefers-color-scheme:dark){body{background:#12161b;color:#e6edf3}text{fill:#e6edf3}.whisker{stroke:#e6edf3}}\
 </style></head><body>";
 
-/// The page.
+/// The web page.
 pub(super) fn page(report: &Report) -> String {
     let mut page = format!(
         "{HEAD}<h1>railscope eval</h1><p>{}</p>",

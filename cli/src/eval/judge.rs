@@ -12,7 +12,7 @@ use railscope_simulator::faults::Truth;
 use super::alarm::{Alarm, Level};
 use super::ends;
 
-/// An alarm is about a fault if it overlaps it, give or take so much.
+/// An alarm is about a fault if it overlaps it, within this tolerance.
 pub(super) const SLACK_SECONDS: f64 = 60.0;
 
 /// A fault as it was: what is true of it, and when.
@@ -104,7 +104,7 @@ pub(super) enum About {
 /// What became of one alarm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct AlarmVerdict {
-    /// Who was notified of it.
+    /// Its severity.
     pub(super) level: Level,
     /// What it was about.
     pub(super) about: About,
@@ -251,7 +251,7 @@ fn judge_fault(
             || Names::Node.same(&alarm.naming.part, &event.truth.part)
     };
     let finder = named.iter().copied().find(culprit);
-    // A detector with few alarms gives the alternatives of the first.
+    // A detector with few alarms reports the alternatives of the first.
     let instead = named.iter().take(1).flat_map(|alarm| &alarm.naming.instead);
     let parts = named.iter().map(|alarm| &alarm.naming.part).chain(instead);
     let parts: Vec<&Part> = parts.collect();
@@ -343,7 +343,7 @@ mod tests {
                 "{named} {opened}"
             );
             assert_eq!(verdicts.alarms[0].about, About::Nothing);
-            // A ticket that reports it itself is right; a page never is.
+            // A ticket about it is correct; a page never is.
             for (level, about) in [(Level::Ticket, About::Work), (Level::Page, About::Nothing)] {
                 let mut said = alarms.clone();
                 (said[0].naming.level, said[0].naming.announced) = (level, true);

@@ -1,4 +1,4 @@
-//! The scores as tables of a Markdown page: `docs/scoreboard.md`, whose other text is written by
+//! The scores as tables of a Markdown file: `docs/scoreboard.md`, whose other text is written by
 //! hand.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ const BEGIN: &str = "<!-- eval ";
 const END: &str = "<!-- end -->";
 
 type Rows = Vec<Vec<String>>;
-/// A table of the page: its name in marks, its title on a separate page, and what is in it.
+/// A table of the file: its name in marks, its title on a separate page, and its content.
 type Block = (&'static str, &'static str, fn(&Report) -> String);
 
 const BLOCKS: &[Block] = &[
@@ -56,7 +56,7 @@ const BLOCKS: &[Block] = &[
 /// Writes the tables into a Markdown file, or a new one if there is none.
 ///
 /// # Errors
-/// The page cannot be read or written, or its marks are not sound.
+/// The file cannot be read or written, or its marks are invalid.
 pub(super) fn write(file: &Path, report: &Report) -> anyhow::Result<()> {
     let said = || file.display().to_string();
     let page = match std::fs::read_to_string(file) {
@@ -80,7 +80,7 @@ fn fresh(report: &Report) -> String {
     page
 }
 
-/// The page with what stands between its marks made again.
+/// The file with the text between its marks replaced.
 fn renewed(old: &str, block: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<String> {
     let mut page = String::new();
     let mut lines = (1..).zip(old.lines());

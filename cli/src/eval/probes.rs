@@ -1,7 +1,7 @@
-//! What active rules ask of the fabric each tick: probes between NICs, probes that bounce off switches, and the
+//! Measurements of active rules in each tick: probes between NICs, probes that bounce off switches, and the
 //! messages of collectives. A bounded number of each, over fixed lists, as their agents keep them.
 //!
-//! Answers come whatever becomes of the scrapes: agents of such tools report over another network.
+//! Replies are independent of scrapes: agents of such tools report over another network.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,13 +25,13 @@ const SPAN_SECONDS: f64 = 60.0;
 pub(super) struct Answer {
     /// The prober, by index into the NICs.
     pub(super) from: usize,
-    /// The responder; none of a bounce.
+    /// The responder; none for a bounced probe.
     pub(super) to: Option<usize>,
     /// Cables of the path, by index; none where switches spray packets.
     pub(super) cables: Option<Vec<usize>>,
     /// Probes.
     pub(super) sent: u32,
-    /// Those without an answer.
+    /// Those without a reply.
     pub(super) lost: u32,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Message {
     pub(super) seconds: f64,
 }
 
-/// Everything that was asked in one tick.
+/// All measurements of one tick.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Probes {
     /// Between NICs of one leaf.
@@ -83,7 +83,7 @@ pub(super) struct Pinger {
     talks: Vec<(usize, Talk)>,
     /// Whether the results lack these paths yet.
     fresh: bool,
-    /// Moment of the last tick.
+    /// Time of the last tick.
     seconds: f64,
     ticks: u64,
 }
@@ -132,7 +132,7 @@ impl Pinger {
         self.talks = talks.take(MESSAGES).collect();
     }
 
-    /// Asks everything once, for the time since the last tick, and writes down what comes back.
+    /// Makes all measurements once, for the time since the last tick, and records the results.
     pub(super) fn ask(&mut self, cluster: &Cluster, seconds: f64, into: &mut Probes) {
         if self.prober.follow(cluster) {
             self.find_ways(cluster);

@@ -1,4 +1,4 @@
-//! The scores as they leave: one structure for table, JSON and page.
+//! The scores for output: one structure for table, JSON and web page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

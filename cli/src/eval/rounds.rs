@@ -1,5 +1,5 @@
-//! How switches are read: one after another, so that the two ends of a cable report about different
-//! moments.
+//! How switches are read: one after another, so that the two ends of a cable are read at different
+//! times.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ use railscope_simulator::cluster::Cluster;
 use railscope_simulator::noise::Noise;
 use railscope_simulator::show::readings::switches;
 
-/// The stream of noise of these moments: not the cluster's own.
+/// Separate random stream for these times.
 const ROUNDS: u64 = 0x5eed;
-/// How much more of a lane's traffic than its share of the time falls into a short time, at most: collectives come
+/// Maximum excess of a lane's traffic in a short time over its share of the time: collectives come
 /// in bursts, about half of each step.
 const BURST: f64 = 2.0;
 /// How far lanes of one switch differ in that: not all of them carry the same collective.
@@ -23,9 +23,9 @@ const UNLIKE: f64 = 0.2;
 pub(super) struct Rounds {
     noise: Noise,
     skew_seconds: f64,
-    /// What each counter stood at in the round before, in the order of the switch's samples.
+    /// Value of each counter in the previous round, in the order of the switch's samples.
     before: HashMap<SwitchName, Vec<f64>>,
-    /// Moment and number of that round.
+    /// Time and number of that round.
     last: (f64, u64),
 }
 
@@ -78,7 +78,7 @@ fn earlier(reading: &NodeReading, before: Option<&[f64]>, share: f64, noise: Noi
         let lacks = (value - old).max(0.0) * (share * unlike).min(1.0);
         let is_counter = sample.metric.kind == Kind::Counter;
         let value = if is_counter { value - lacks } else { value };
-        // Times have fractions, everything else is whole.
+        // Times have fractions, all other values are integers.
         let is_time = sample.metric.unit == Some("seconds");
         let value = if is_counter && !is_time {
             value.floor()

@@ -14,7 +14,7 @@ use toml::Spanned;
 
 use super::delivery::Delivery;
 
-/// `cause` of a draw that makes one run for each cause that the simulator knows and the fabric can have.
+/// `cause` of a draw that makes one run for each cause that the simulator has and the fabric can have.
 pub(super) const EACH: &str = "each";
 /// Longest tick: a node that is not seen for longer reports nothing about now.
 const LONGEST_TICK_SECONDS: f64 = 60.0;
@@ -109,7 +109,7 @@ pub(super) enum Expect {
 pub(super) struct Draw {
     /// A cause of [`examples::CAUSES`], or [`EACH`].
     pub(super) cause: String,
-    /// What [`EACH`] stands for, in place of the typical fault of every cause: one run for each, at parts that the seed picks.
+    /// Values of [`EACH`], in place of the typical fault of every cause: one run for each, at parts that the seed picks.
     #[serde(default)]
     pub(super) effects: Vec<Effect>,
     /// Causes that [`EACH`] omits.
@@ -152,7 +152,7 @@ pub(super) struct Scenario {
     pub(super) subnet_seconds: f64,
     /// What the site does that is no fault.
     pub(super) site: Site,
-    /// How pages come.
+    /// How scrapes arrive.
     pub(super) delivery: Delivery,
     /// Probes that exporters send, if they do.
     pub(super) probes: Option<Probing>,

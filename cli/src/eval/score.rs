@@ -70,7 +70,7 @@ pub(super) struct FaultScore {
     pub(super) localise_seconds: Quantiles,
 }
 
-/// Middle and tail of a time; none of nothing.
+/// Middle and tail of a time; none of an empty list.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Quantiles {
     /// Median.
@@ -95,7 +95,7 @@ pub(super) struct AlarmScore {
     pub(super) healthy_pages: Rate,
     /// Tickets about a maintenance window that report it: right, and about no fault.
     pub(super) work_tickets: usize,
-    /// Share of the alarms that blamed a victim.
+    /// Share of the alarms that named a victim.
     pub(super) victim_blame: Ratio,
     /// How well the alarms that report how sure they are know it.
     pub(super) calibration: Calibration,
@@ -106,7 +106,7 @@ pub(super) struct AlarmScore {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Calibration {
     /// Mean of the squares of posterior less truth, which is 1 of an alarm about a fault and else 0: 0 is perfect, 0.25 is
-    /// what "one half" always gets (Brier, 1950). None of no alarms.
+    /// the score of a constant 0.5 (Brier, 1950). None without alarms.
     pub(super) brier: Option<f64>,
     /// Mean posterior.
     pub(super) said: Option<f64>,
@@ -180,7 +180,7 @@ pub(super) struct Score {
     pub(super) by_cause: BTreeMap<&'static str, FaultScore>,
     /// By how bad it was.
     pub(super) by_severity: BTreeMap<&'static str, FaultScore>,
-    /// By how much slower the job is.
+    /// Slowdown of the job.
     pub(super) by_slowdown: BTreeMap<&'static str, FaultScore>,
     /// By what happened and how bad it was.
     pub(super) by_cause_and_severity: BTreeMap<&'static str, BTreeMap<&'static str, FaultScore>>,

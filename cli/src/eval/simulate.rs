@@ -40,7 +40,7 @@ use super::frame::{Frame, Layout};
 use super::judge::Event;
 use super::rounds::Rounds;
 
-/// The moment at which every run begins: any will do, and the same gives the same bytes.
+/// Start time of every run: arbitrary but fixed, for reproducible bytes.
 const START: Timestamp = Timestamp(1_800_000_000_000);
 /// Ticks without a report after which a baseline's alarm ends, as for the collector's own.
 const BASELINE_HOLD_TICKS: u32 = railscope_collector::diagnose::incident::CLOSE_AFTER_TICKS;
@@ -98,15 +98,15 @@ impl std::ops::AddAssign for Spent {
     }
 }
 
-/// Processor time of this thread so far: what other programs take of the machine does not count, and neither does what
-/// other threads do where a fabric is built.
+/// Processor time of this thread so far: other programs' time does not count, nor that of
+/// other threads while a fabric is built.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let (seconds, nanoseconds) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
     Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds)
 }
 
-/// Adds the time since a moment, and begins again.
+/// Adds the time since the start, and restarts.
 fn spend(into: &mut Duration, since: &mut Duration) {
     let now = processor_time();
     *into += now.saturating_sub(*since);
@@ -193,7 +193,7 @@ fn announced(maintenance: &[Maintenance]) -> Vec<Arc<Window>> {
     maintenance.iter().map(window).map(Arc::new).collect()
 }
 
-/// The forwarding tables of a subnet at a moment; those that were read already hold as long as its cables do.
+/// The current forwarding tables of a subnet; those already read are valid until its cables change.
 fn forwarding(cluster: &Cluster, known: Option<Forwarding>, at: Timestamp) -> Option<Forwarding> {
     let read = || dump_fts(cluster).map(|text| Arc::new(parse_forwarding(&text).tables));
     let tables = known.map(|known| known.tables).or_else(read)?;
@@ -350,7 +350,7 @@ impl Watch {
         again
     }
 
-    /// Lets nodes be scraped again at a moment.
+    /// Requests confirmation scrapes of nodes.
     fn ask_again(&mut self, nodes: &BTreeSet<NodeName>, moment: u64) {
         let names = self.exporters.names().iter().enumerate();
         for (number, _) in names.filter(|(_, name)| nodes.contains(*name)) {

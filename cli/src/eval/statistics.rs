@@ -17,7 +17,7 @@ pub(super) struct Ratio {
 }
 
 impl Ratio {
-    /// How many of the answers are yes.
+    /// Number of successes.
     pub(super) fn count(answers: impl IntoIterator<Item = bool>) -> Self {
         answers
             .into_iter()
@@ -27,12 +27,12 @@ impl Ratio {
             })
     }
 
-    /// The share; none of no trials.
+    /// The share; none without trials.
     pub(super) fn value(self) -> Option<f64> {
         (self.of > 0).then(|| self.hits as f64 / self.of as f64)
     }
 
-    /// Wilson's score interval at 95 % (E. B. Wilson, J. Am. Stat. Assoc. 22, 1927); none of no trials.
+    /// Wilson's score interval at 95 % (E. B. Wilson, J. Am. Stat. Assoc. 22, 1927); none without trials.
     pub(super) fn interval(self) -> Option<(f64, f64)> {
         let share = self.value()?;
         let (n, z2) = (self.of as f64, Z_95 * Z_95);
@@ -66,12 +66,12 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Events per day; none of no time.
+    /// Events per day; none without time.
     pub(super) fn per_day(self) -> Option<f64> {
         (self.days > 0.0).then(|| self.count as f64 / self.days)
     }
 
-    /// Exact Poisson interval of the events per day at 95 %; none of no time.
+    /// Exact Poisson interval of the events per day at 95 %; none without time.
     pub(super) fn interval(self) -> Option<(f64, f64)> {
         let (low, high) = poisson_interval(self.count);
         (self.days > 0.0).then(|| (low / self.days, high / self.days))
@@ -130,7 +130,7 @@ fn poisson_at_most(upto: f64, mean: f64) -> f64 {
     f64::min(sum, 1.0)
 }
 
-/// The smallest value that at least the share `q` of the values does not exceed; none of no values.
+/// The smallest value that at least the share `q` of the values does not exceed; none without values.
 pub(super) fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

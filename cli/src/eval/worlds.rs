@@ -48,7 +48,7 @@ pub(super) struct Options {
 /// # Errors
 /// A pack or its truth is missing or invalid, or a pack is given twice.
 pub(super) fn run(packs: &[PathBuf], options: &Options) -> anyhow::Result<()> {
-    // All truths first: a replay takes long, and an error should not come after it.
+    // All truth files first: a replay takes long, and errors should come before it.
     let truths = read_truths(packs)?;
     let worlds = super::in_parallel(packs.len(), options.threads, |index| {
         let (folder, truth) = (&packs[index], &truths[index]);

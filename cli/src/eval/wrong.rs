@@ -1,4 +1,4 @@
-//! What the collector got wrong, run by run: where to look next.
+//! The collector's errors, run by run: where to improve next.
 
 use std::fmt;
 

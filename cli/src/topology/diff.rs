@@ -114,7 +114,7 @@ fn fabrics(old: &Fabric, new: &Fabric, out: &mut Vec<Change>) {
             .collect()
     };
     compare("", &parts(old), &parts(new), |()| None, out);
-    // A plan knows no speeds: they are compared where both sides know them.
+    // A plan has no speeds: they are compared only if both sides have them.
     let speeds = |fabric: &Fabric| {
         fabric
             .links()

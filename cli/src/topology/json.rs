@@ -1,4 +1,4 @@
-//! The answers of `railscope topology` as JSON.
+//! The output of `railscope topology` as JSON.
 
 use railscope_collector::fabric::lint::Finding;
 use railscope_collector::fabric::plans::{NodeTopology, Site};

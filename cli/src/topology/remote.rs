@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-/// Longest wait for the collector's answer: the export of 100,000 GPUs has tens of megabytes.
+/// Longest wait for the collector's response: the export of 100,000 GPUs has tens of megabytes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Most items of a list that the collector gives at once.
+/// Maximum items of a list per response of the collector.
 const MOST: &str = "20000";
 
 #[derive(Debug, Deserialize)]
@@ -95,7 +95,7 @@ fn text_of(url: &Url, status: StatusCode, text: String) -> anyhow::Result<String
     }
 }
 
-/// Asks for a page below `/api/v1` and gives its text.
+/// Requests a path below `/api/v1` and returns its text.
 pub(crate) fn ask(
     collector: &str,
     path: &[&str],
@@ -104,7 +104,7 @@ pub(crate) fn ask(
     Api::at(collector, PATIENCE)?.get(path, query)
 }
 
-/// [`ask`] with another longest wait.
+/// [`ask`] with another timeout.
 pub(crate) fn ask_within(
     patience: Duration,
     collector: &str,
@@ -256,7 +256,7 @@ struct Changed {
     statement: String,
 }
 
-/// What is otherwise at one time than at another, as far as the collector keeps it.
+/// Differences between two times, if the collector still has both.
 pub(super) fn diff(
     collector: &str,
     from: &str,

@@ -1,4 +1,4 @@
-//! A cluster that is as large as one likes: each node serves the page of a real exporter, and switches count.
+//! A cluster of any size: each node serves the exposition of a real exporter, and switches count.
 #![allow(
     dead_code,
     clippy::expect_used,
@@ -27,17 +27,17 @@ use crate::measure::processor_time;
 
 /// GPUs of a node, and NICs on rails.
 pub(crate) const GPUS_PER_NODE: usize = 8;
-/// The pages of an exporter on such a node, from files of a machine that was made up.
+/// The expositions of an exporter on such a node, from files of a synthetic machine.
 pub(crate) const FULL: &str = include_str!("../../../tests/golden/hgx-h100-ib.full.prom");
 /// See [`FULL`].
 pub(crate) const DEFAULT: &str = include_str!("../../../tests/golden/hgx-h100-ib.default.prom");
-/// Nodes differ so many ways in what they count, so that the pages of 12,500 are written in time.
+/// Number of distinct nodes, so that the expositions of 12,500 are written in time.
 const ALIKE: usize = 32;
 /// What a node's port carries while a job runs: half of 400 Gb/s.
 const BYTES_PER_SECOND: f64 = 25e9;
 /// Share of the time in which tensor cores are active.
 const TENSOR_ACTIVE: f64 = 0.4;
-/// Counters that stand still on a healthy cluster, by words in their names.
+/// Counters that are constant on a healthy cluster, by words in their names.
 const STILL: &[&str] = &[
     "error",
     "replay",
@@ -46,7 +46,7 @@ const STILL: &[&str] = &[
     "steal",
     "pressure",
 ];
-/// Gauges that never stand still, by the beginnings of their series.
+/// Gauges that are never constant, by the beginnings of their series.
 const RESTLESS: &[&str] = &[
     "railscope_gpu_power_watts",
     "railscope_gpu_temperature_celsius",
@@ -71,14 +71,14 @@ enum Value {
         from: f64,
         per_second: f64,
     },
-    /// Lies so far around a value.
+    /// Varies by so much around a value.
     Around {
         value: f64,
         by: f64,
     },
 }
 
-/// One series of the page.
+/// One series of the exposition.
 #[derive(Debug)]
 struct Row {
     series: String,
@@ -103,13 +103,13 @@ pub(crate) struct Fault {
 pub(crate) enum Wrong {
     /// It stands at a value.
     Is(f64),
-    /// It is so much of what it would be: a gauge, or how fast a counter rises.
+    /// Factor on its normal value: a gauge, or how fast a counter rises.
     Times(f64),
     /// It rises by so much a second more.
     Rises(f64),
 }
 
-/// Text that equal nodes tell alike, and the row behind it that they do not.
+/// Text that equal nodes have in common, and the row after it that differs.
 type Piece = (String, Option<usize>);
 
 /// Time between two scrapes of a node, two reads of all switches, and two ticks.
@@ -122,10 +122,10 @@ pub(crate) struct Cluster {
     rows: Vec<Row>,
     /// By node and rail.
     guids: Vec<[u64; GPUS_PER_NODE]>,
-    /// By node modulo [`ALIKE`]: seconds, and the page in pieces that end before a series with GUIDs.
+    /// By node modulo [`ALIKE`]: seconds, and the exposition in pieces that end before a series with GUIDs.
     pieces: RefCell<BTreeMap<usize, (f64, Vec<Piece>)>>,
     pub(crate) faults: Vec<Fault>,
-    /// Whether every node tells 256 flows of probes, the most that an exporter has.
+    /// Whether every node exports 256 flows of probes, the most that an exporter has.
     pub(crate) probes: bool,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct Cluster {
 const PROBED: (usize, usize) = (8, 4);
 
 impl Cluster {
-    /// A cluster of so many nodes with this page, eight rails and three tiers of switches.
+    /// A cluster of so many nodes with this exposition, eight rails and three tiers of switches.
     pub(crate) fn new(nodes: usize, page: &str) -> Self {
         let net = three_tiers(nodes, GPUS_PER_NODE);
         let mut guids = vec![[0; GPUS_PER_NODE]; nodes];
@@ -158,7 +158,7 @@ impl Cluster {
         }
     }
 
-    /// An analyzer that awaits these nodes and knows their subnet.
+    /// An analyzer that expects these nodes and has their subnet.
     pub(crate) fn watched(&self, begin: Timestamp) -> Analyzer {
         let mut analyzer = Analyzer::default();
         analyzer.set_targets(&self.names);
@@ -166,7 +166,7 @@ impl Cluster {
         analyzer
     }
 
-    /// Every node's page is taken up; the processor time that this took.
+    /// Ingests every node's exposition; returns the processor time.
     pub(crate) fn take_up(
         &self,
         analyzer: &mut Analyzer,
@@ -190,12 +190,12 @@ impl Cluster {
         self.net.text()
     }
 
-    /// Series of one node's page.
+    /// Series of one node's exposition.
     pub(crate) const fn series_per_node(&self) -> usize {
         self.rows.len()
     }
 
-    /// Writes the page that a node serves so many seconds after the start.
+    /// Writes the exposition that a node serves so many seconds after the start.
     pub(crate) fn page(&self, node: usize, seconds: f64, page: &mut String) {
         page.clear();
         if self.probes {
@@ -363,7 +363,7 @@ fn counted(port: u8, seconds: f64) -> PortReading {
     }
 }
 
-/// A number from 0 to 1 that looks like none in particular (splitmix64).
+/// A pseudo-random number from 0 to 1 (splitmix64).
 fn noise(node: usize, row: usize, second: usize) -> f64 {
     let mut state = (node as u64) << 40 ^ (row as u64) << 20 ^ second as u64;
     state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -372,7 +372,7 @@ fn noise(node: usize, row: usize, second: usize) -> f64 {
     (state ^ state >> 31) as f64 / u64::MAX as f64
 }
 
-/// The rows of the page of a healthy node under load.
+/// The rows of the exposition of a healthy node under load.
 fn rows(page: &str) -> Vec<Row> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
     let rows: Vec<_> = lines.map(row).collect();
@@ -383,7 +383,7 @@ fn rows(page: &str) -> Vec<Row> {
     healthy.collect()
 }
 
-/// The machine that was made up has broken parts, and does nothing. This one has none, and works.
+/// The synthetic machine has broken parts, and does nothing. This one has none, and works.
 fn healed(series: &str) -> Option<Value> {
     let values: BTreeMap<_, _> = [
         ("railscope_rdma_port_up", 1.0),
@@ -427,7 +427,7 @@ fn healed(series: &str) -> Option<Value> {
 fn row(line: &str) -> Row {
     let (series, value) = line.rsplit_once(' ').expect("a value");
     let name = series.split('{').next().unwrap_or_default();
-    // Values that differ from run to run are hidden in the golden page.
+    // Values that differ from run to run are hidden in the golden file.
     let value = value.parse().unwrap_or(1e3);
     let is = |words: &[&str]| words.iter().any(|word| name.contains(word));
     let counts = name.ends_with("_total");

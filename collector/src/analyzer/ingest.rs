@@ -13,8 +13,8 @@ use crate::fabric::subnet::counters::DeviceReading;
 use crate::store::Ingested;
 use crate::store::source_id::{Speaker, Subject};
 
-/// Sweeps in a row that lack the node they started from, from which the site removes it on purpose: a sweep that is cut by
-/// accident is followed by a whole one.
+/// Consecutive sweeps without the node they started from, after which the site is taken to omit it on purpose: a sweep that was
+/// truncated by accident is followed by a complete one.
 const CUT_ON_PURPOSE: u32 = 3;
 
 impl Analyzer {
@@ -64,7 +64,7 @@ impl Analyzer {
     }
 
     /// Ingests a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
-    /// does not show is not gone. Nor is what is behind ports that were silent.
+    /// does not show is not taken as removed. Nor is what is behind ports that did not answer.
     pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
         let known = self.subnet.as_ref();
         self.sweeps_without_start =

@@ -99,7 +99,7 @@ fn spine_to(node: usize) -> usize {
     (node / PER_LEAF + node) % SPINES
 }
 
-/// Forwarding tables of that moment, in which one spine may not have any.
+/// Forwarding tables at that time, in which one spine may have none.
 fn subnet(read_at: Timestamp, without: Option<usize>) -> Subnet {
     let mut tables = Tables::new();
     let mut lids = Vec::new();

@@ -1,4 +1,4 @@
-//! What the counters of switches report: lost packets, cycles of pause, unused uplinks; on fabrics made by hand.
+//! What the counters of switches report: lost packets, cycles of pause, unused uplinks; on hand-made fabrics.
 
 mod credits;
 mod ports;
@@ -274,7 +274,7 @@ fn what_is_counted_elsewhere_or_by_all_or_once_is_no_secret_loss() {
         ..Sent::losing(if is_a1(leaf, port) { 0.01 } else { 0.0 })
     });
     assert!(lab.said_by(lossy_cable::build).is_empty());
-    // Broken on the way, and counted: errors have a separate class.
+    // Corrupted in transit, and counted: errors have a separate class.
     let lab = packets(8, |_, leaf, port, _| Sent {
         broken: if is_a1(leaf, port) { 1e4 } else { 0.0 },
         ..Sent::losing(if is_a1(leaf, port) { 0.01 } else { 0.0 })
@@ -285,7 +285,7 @@ fn what_is_counted_elsewhere_or_by_all_or_once_is_no_secret_loss() {
         Sent::losing(if is_a1(leaf, port) { 2e-3 } else { 1e-3 })
     });
     assert!(lab.said_by(lossy_cable::build).is_empty());
-    // A step in one reading is no loss that goes on.
+    // A step in one reading is not a continuing loss.
     let lab = packets(8, |round, leaf, port, _| {
         Sent::losing(if is_a1(leaf, port) && round == 5 {
             0.05
@@ -294,7 +294,7 @@ fn what_is_counted_elsewhere_or_by_all_or_once_is_no_secret_loss() {
         })
     });
     assert!(lab.said_by(lossy_cable::build).is_empty());
-    // Counters that were cleared on the way report nothing.
+    // Counters that were cleared in between report nothing.
     let mut lab = packets(8, of_a1(0.0));
     for port in 1..=4 {
         let port = port.to_string();
@@ -372,7 +372,7 @@ fn switches_that_wait_for_each_other_in_a_circle_are_a_deadlock_unless_something
         (circle(0.5, 0.0), &[]),
         // Open: three of four wait, and the fourth does not.
         (circle(1.0, 0.0)[..3].to_vec(), &[]),
-        // The host at r2 takes nothing: all of it is that host's doing.
+        // The host at r2 drains nothing: all back-pressure comes from that host.
         (
             [circle(1.0, 0.0), vec![("r2", "3", "receive", 1.0, 0.0)]].concat(),
             &[],
@@ -402,7 +402,7 @@ fn what_came_down_to_a_leaf_does_not_go_up_again_and_makes_no_circle() {
 
 #[test]
 fn hosts_whose_pause_leads_to_a_nic_are_held_by_it_and_others_are_not() {
-    // n2 drains slowly: r2 waits for it, r1 for r2, and n1 for r1. n0 is paused by r0, which waits for none.
+    // n2 drains slowly: r2 waits for it, r1 for r2, and n1 for r1. n0 is paused by r0, which waits for no port.
     let lab = paused(
         ring(),
         &[
@@ -466,7 +466,7 @@ fn named_of_leaves(
 #[test]
 fn a_leaf_that_uses_few_uplinks_is_polarised_unless_its_flows_are_few_or_all_leaves_do() {
     let polarised = ["ecmp-polarised switch/l2"];
-    // All that the leaf has goes over two.
+    // All traffic of the leaf uses two uplinks.
     let two = |leaf: usize, up: usize| {
         if leaf == 2 {
             [4e9, 4e9, 0., 0., 0., 0., 0., 0.][up]
@@ -481,7 +481,7 @@ fn a_leaf_that_uses_few_uplinks_is_polarised_unless_its_flows_are_few_or_all_lea
         lab.host(&format!("m{up}"), (&format!("s{up}"), 100));
     }
     assert!(named_of_leaves(lab, 2e8, two).is_empty());
-    // Eight flows, as large as the host's: two of eight uplinks are no chance, four are.
+    // Eight flows, as large as the host's: two of eight uplinks are not a coincidence, four are.
     assert_eq!(uplinks(1e9, two), polarised);
     let half = |leaf, up| {
         if leaf == 2 {

@@ -1,5 +1,5 @@
-//! Everything that is known of the fabric, put together: what exporters, the subnet and LLDP report about
-//! it now.
+//! Builds the current fabric from what exporters, the subnet and LLDP
+//! report.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,9 @@ use crate::fabric::subnet::Subnet;
 use crate::fabric::{HostWords, LldpMerge, SubnetMerge, Words, merge_lldp, merge_subnet};
 use crate::store::{History, NodeHistory};
 
-/// Hosts that are read at once, while those before them go into the fabric: so many that all
-/// processors have work, and so few that what was read is still in their caches when it is asked
-/// for again.
+/// Hosts that are read at once, before they are added to the fabric: enough to keep all
+/// processors busy, and few enough that what was read is still in their caches when it is used
+/// again.
 const HOSTS_AT_ONCE: usize = 128;
 
 /// What the fabric is built from.

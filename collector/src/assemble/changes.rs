@@ -32,7 +32,7 @@ pub struct ChangeLog {
 }
 
 impl ChangeLog {
-    /// Adds a change; the oldest one goes where there are too many.
+    /// Adds a change; drops the oldest one if there are too many.
     pub fn push(&mut self, logged: Logged) {
         if self.entries.len() >= KEPT_CHANGES {
             self.entries.pop_front();
@@ -41,7 +41,7 @@ impl ChangeLog {
         self.entries.push_back(logged);
     }
 
-    /// The moment from which on every change is kept; none if none was ever dropped.
+    /// The time since which every change is kept; none if none was ever dropped.
     pub fn kept_since(&self) -> Option<Timestamp> {
         let oldest = self.entries.front().map(|logged| logged.at);
         oldest.filter(|_| self.forgotten > 0)
@@ -65,7 +65,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Goes on where an earlier run ended.
+    /// Continues from the state of an earlier run.
     pub fn since(base: Arc<Fabric>, log: ChangeLog) -> Self {
         Self {
             base: Some(base),
@@ -86,8 +86,8 @@ impl Watch {
         self.settled
     }
 
-    /// Looks at the fabric of a tick. Nothing is logged before it has settled; and cables are compared once
-    /// both sides have some: before, they are unknown, not gone.
+    /// Compares the fabric of a tick with the previous one. Nothing is logged before it has settled; and cables are compared once
+    /// both sides have some: before that they are unknown, not removed.
     pub fn look(&mut self, fabric: &Arc<Fabric>, now: Timestamp) {
         if !self.settled
             || self

@@ -17,8 +17,8 @@ use crate::assemble::node_parts::{Placed, read};
 use crate::fabric::{End, Heard, HostWords, Interfaces, Mac, Said, SwitchWords, Told, Words};
 use crate::store::{History, NodeHistory, Window};
 
-/// A port this much slower than the fastest of its node is no port of the fabric: 25 of 400 Gb/s, 10 of
-/// 100. A port of the fabric that fell back to one lane of eight still is one.
+/// A port this much slower than the fastest of its node is not a fabric port: 25 of 400 Gb/s, 10 of
+/// 100. A fabric port that fell back to one lane of eight still is one.
 const FABRIC_SHARE: f64 = 1.0 / 8.0;
 
 /// The newest neighbors of the switches that are read directly.
@@ -31,7 +31,7 @@ pub struct Switches {
 }
 
 /// Nodes that are switches: the configuration says so, or they have neither RDMA device nor GPU
-/// and a host's RDMA port calls them its neighbor.
+/// and a host's RDMA port reports them as its neighbor.
 pub fn switch_nodes(history: &History, switches: &Switches) -> BTreeSet<NodeName> {
     let is_host = |history: &NodeHistory| {
         let mut gpus = history.series(&PCIE_PATH);
@@ -81,7 +81,7 @@ pub struct DarkPorts {
 
 impl DarkPorts {
     /// Those that nodes and switches report. Without switches that report their neighbors nothing
-    /// can contradict a port, and it is not asked.
+    /// can contradict a port, and it is not looked up.
     pub fn of(
         history: &History,
         switches: &Switches,

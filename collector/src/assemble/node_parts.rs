@@ -168,7 +168,7 @@ pub fn gpus_behind(fabric: &Fabric, part: &Part) -> Vec<Part> {
                 .collect()
         }
         // A cable between switches slows all hosts that are routed over it: see `gpus_routed_over`. Which nodes use the
-        // storage, only their waiting tells.
+        // storage, only their I/O wait shows.
         Part::SwitchLink(..) | Part::SharedStorage => Vec::new(),
     };
     gpus.sort();

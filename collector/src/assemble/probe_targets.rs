@@ -21,7 +21,7 @@ const NEAR: usize = 4;
 const FAR: usize = 4;
 /// Source ports of each of those: each takes a separate one of the equal paths.
 const FLOWS: usize = 4;
-/// Flows of one node at most: what an exporter takes.
+/// Maximum number of flows per node: the exporter's limit.
 pub const MOST_FLOWS: usize = 256;
 
 /// A NIC that answers probes.
@@ -45,7 +45,7 @@ pub struct Probing {
     by_rail: BTreeMap<Option<u16>, BTreeMap<PartId, Vec<usize>>>,
 }
 
-/// One NIC to ask, and the own NIC that asks it.
+/// One NIC to probe, and the local NIC that probes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The own NIC.
@@ -54,7 +54,7 @@ pub struct Target {
     pub peer_node: NodeName,
     /// Its NIC.
     pub peer_device: RdmaDevice,
-    /// Where it answers, as its exporter prints it.
+    /// Address at which it responds, as its exporter prints it.
     pub address: String,
     /// Source ports.
     pub flows: usize,
@@ -63,7 +63,7 @@ pub struct Target {
 }
 
 impl Probing {
-    /// Those of a fabric whose exporters have reported at which addresses they answer.
+    /// The NICs of a fabric whose exporters report the addresses at which they respond.
     pub fn of(fabric: &Fabric, history: &History) -> Self {
         let mut probing = Self::default();
         for (node, history) in history.nodes() {
@@ -108,7 +108,7 @@ impl Probing {
     pub fn targets(&self, fabric: &Fabric, routes: &Routes, node: &NodeName) -> Vec<Target> {
         let own = self.by_node.get(node).map_or(&[][..], Vec::as_slice);
         let each = MOST_FLOWS / own.len().max(1);
-        // A node of many NICs asks fewer of each, so that every NIC has a target.
+        // A node of many NICs probes fewer from each, so that every NIC has a target.
         let (near, far) = (NEAR.min((each / 4).max(1)), FAR.min((each / 4).max(1)));
         let flows = (each.saturating_sub(near) / far).clamp(1, FLOWS);
         let mut targets = Vec::new();
@@ -194,7 +194,7 @@ fn reaches(fabric: &Fabric, routes: &Routes, a: PartId, b: PartId) -> bool {
     name(a).zip(name(b)).is_some_and(ways)
 }
 
-/// At which address each device of a node answers: IPv4 before IPv6, then the first as text.
+/// Address at which each device of a node responds: IPv4 before IPv6, then the first as text.
 fn addresses(history: &NodeHistory) -> BTreeMap<RdmaDevice, String> {
     let rank = |address: &str| (address.contains(':'), address.to_owned());
     let mut known: BTreeMap<&str, (bool, String)> = BTreeMap::new();

@@ -23,9 +23,9 @@ pub struct Fate<'a> {
     /// Switches that report their neighbors by file or program.
     pub switches: &'a Switches,
     /// Whether the older fabric was built with a settled sweep of the subnet, or none: what only a partial
-    /// sweep has shown is not missed, half of it may have been a mistake.
+    /// sweep has shown is not missing, as half of it may have been an error.
     pub settled: bool,
-    /// The moment.
+    /// Current time.
     pub now: Timestamp,
 }
 
@@ -50,7 +50,7 @@ impl Fate<'_> {
         }
     }
 
-    /// The cable with what its witnesses report now, that do not show it any more; none if no witness
+    /// The cable with what its witnesses, which no longer show it, report now; none if no witness
     /// is left.
     fn judged(&self, link: &Link, ends: [(PartId, u16); 2]) -> Option<Link> {
         let mut link = link.clone();
@@ -67,8 +67,8 @@ impl Fate<'_> {
         has_witness.then_some(link)
     }
 
-    /// A host receives the neighbor no more: the cable is missing if the port is down. None if the host
-    /// is no target any more.
+    /// A host no longer receives the neighbor: the cable is missing if the port is down. None if the host
+    /// is no longer a target.
     fn by_host(&self, ends: [(PartId, u16); 2]) -> Option<Presence> {
         let (node, device, port) = ends
             .into_iter()

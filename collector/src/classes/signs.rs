@@ -1,8 +1,8 @@
 //! Signs: which parts other than the named one may cause a finding, as a log-likelihood in nats by
 //! kind of part.
 //!
-//! The values are initial choices; 0 where nothing is known. Only differences within a row count: how sure
-//! the named part is, is in [`belief`](super::belief).
+//! The values are initial choices; 0 where nothing is known. Only differences within a row count: the probability
+//! of the named part is in [`belief`](super::belief).
 
 use railscope_model::identity::Part;
 use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS};
@@ -45,7 +45,7 @@ impl Signs {
         no_part: 0.0,
     };
 
-    /// How much it supports this part.
+    /// Log-likelihood for this part.
     pub(crate) const fn of(&self, part: &Part) -> f64 {
         match part {
             Part::Gpu(..) => self.gpu,
@@ -96,7 +96,7 @@ const PAUSE: Signs = Signs {
     no_part: 1.0,
     ..Signs::SILENT
 };
-/// Errors by bit, light that is lost.
+/// Bit errors, loss of the optical signal.
 const LIGHT: Signs = Signs {
     nic: 1.0,
     cable: 5.0,
@@ -140,7 +140,7 @@ const STALLS: Signs = Signs {
     ..Signs::SILENT
 };
 
-/// By class; settings and what only one part can show are silent about others.
+/// By class; settings and what only one part can show give no evidence about others.
 const BY_CLASS: &[(&Class, &Signs)] = &[
     (&GPU_SLOW, &COMPUTES),
     (&GPU_LOST, &CLOCK),
@@ -177,7 +177,7 @@ pub(crate) fn is_of_clock(evidence: &Evidence) -> bool {
     evidence.class == &GPU_SLOW && of_clock.contains(&evidence.signal)
 }
 
-/// Whether a finding tells where packets are lost or late, and not why: all of probes, and loss at a NIC that its transport
+/// Whether a finding shows where packets are lost or late, but not why: all of probes, and loss at a NIC that its transport
 /// counts.
 pub(crate) fn is_of_ends(evidence: &Evidence) -> bool {
     evidence.detector == probe_paths::NAME || evidence.class == &EDGE_LOSSY
@@ -189,7 +189,7 @@ pub(crate) fn signs_of(evidence: &Evidence) -> &'static Signs {
     if is_of_clock(evidence) {
         return &CLOCK;
     }
-    // Of what is lost or late on the way it matters which part is named.
+    // For packets lost or late in transit it matters which part is named.
     if [&UPLINK_LOSSY, &UPLINK_JITTER, &PATH_SLOW].contains(&class) {
         return match evidence.part {
             Part::Switch(_) => &PROBED_SWITCH,

@@ -41,7 +41,7 @@ pub(super) struct Wrong {
     pub(super) message: String,
 }
 
-/// Why a configuration is none.
+/// Why a configuration is invalid.
 pub(super) enum Stop {
     /// Something in the file itself.
     Wrong(Wrong),
@@ -229,7 +229,7 @@ impl Default for Sweep {
 }
 
 impl Sweep {
-    /// The settings of a sweep that may take so long.
+    /// The settings of a sweep with this time limit.
     fn check(self, limit: Duration, forwarding: bool) -> Result<mad_sweep::Settings, Wrong> {
         let (span, window) = (self.window.span(), self.window.into_inner().0);
         if window > mad_sweep::MAX_WINDOW {

@@ -1,4 +1,4 @@
-//! What the configuration takes, and what it reports about what it does not take.
+//! Which configurations are accepted, and the error messages for those that are not.
 
 use super::*;
 

@@ -7,10 +7,10 @@ use foldhash::fast::FixedState;
 
 use crate::jobs::job::{Job, JobName};
 
-/// What is usual for parts of one role, by job: jobs differ in what they do, and their parts only
-/// within one job in what they can. Where a job has too few parts of the role, or too few of its
+/// Baselines of parts of one role, by job: jobs differ in what they do, and their parts are only
+/// comparable within one job. Where a job has too few parts of the role, or too few of its
 /// nodes are seen, those of all jobs and of none are used in place of it; where there are too few
-/// of these, nothing is usual.
+/// of these, there is no baseline.
 #[derive(Debug)]
 pub struct Usual<R, V = f64> {
     of_job: HashMap<(JobName, R), V, FixedState>,
@@ -18,7 +18,7 @@ pub struct Usual<R, V = f64> {
 }
 
 impl<R: Hash + Eq + Clone, V> Usual<R, V> {
-    /// Takes job, role and value of each part; `usual` makes one value of many, or of too few none.
+    /// Receives job, role and value of each part; `usual` computes one value from many, none from too few.
     pub fn new<'a, T: Copy>(
         parts: impl IntoIterator<Item = (Option<&'a Job>, R, T)>,
         usual: impl Fn(Vec<T>) -> Option<V>,
@@ -56,7 +56,7 @@ impl<R: Hash + Eq + Clone, V> Usual<R, V> {
         own.into_iter().chain(self.of_all(role))
     }
 
-    /// What is usual for a part of a job, or of none, in this role.
+    /// Baseline of a part of a job, or of none, in this role.
     pub fn of(&self, job: Option<&Job>, role: &R) -> Option<V>
     where
         V: Copy,

@@ -1,5 +1,5 @@
 //! Confirmation scrapes: of a node that reports a lost port or NVLink, and of the other nodes on the
-//! port's switch, so that the next tick knows already whether it is the port, its switch, or over.
+//! port's switch, so that the next tick can already distinguish the port, its switch and a passing state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,18 +12,18 @@ use crate::assemble::node_parts::read;
 use crate::diagnose::stages::lost_links::cables_of_switches;
 use crate::store::{History, NodeHistory, Window};
 
-/// Time after which a scrape reports about another moment than the one before, s: exporters sample
-/// ports once a second, and one that has much to do may miss a sample.
+/// Time after which a scrape returns a new sample, s: exporters sample
+/// ports once a second, and a busy one may miss a sample.
 pub const SECOND_LOOK_SECONDS: f64 = 2.0;
 
-/// Switches whose hosts were asked to be looked at again, and when.
+/// Switches whose hosts were scraped again, and when.
 #[derive(Debug, Default)]
 pub(crate) struct SecondLooks(BTreeMap<Part, Timestamp>);
 
 impl SecondLooks {
     /// Nodes to scrape again after a scrape of a node: none, unless it is the first to report that
-    /// a port is down, or NVLinks of a GPU are. Hosts of one switch are not asked more often than
-    /// that brings something new.
+    /// a port is down, or NVLinks of a GPU are. Hosts of one switch are not scraped again more often than
+    /// new samples arrive.
     pub(crate) fn after(
         &mut self,
         fabric: &Fabric,
@@ -70,8 +70,8 @@ fn falls(told: Window<'_>) -> bool {
         .is_some_and(|(now, before)| now < before)
 }
 
-/// The moment from which on a look at a part was a second one, if its host was looked at since and still reports
-/// the loss: of a port that is down, or of a GPU that has fewer NVLinks than it had. `None` of a part of which no
+/// Time of the scrape that confirmed a loss, if the host was scraped since and still reports
+/// it: a port that is down, or a GPU that has fewer NVLinks than it had. `None` of a part of which no
 /// scrape reported more.
 pub(crate) fn second_look_at(history: &History, part: &Part) -> Option<Timestamp> {
     let window = match part {

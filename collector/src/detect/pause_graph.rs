@@ -1,6 +1,6 @@
-//! Back-pressure on a lossless Ethernet: lanes that are paused, and the lanes whose pause may be why.
+//! Back-pressure on a lossless Ethernet: lanes that are paused, and the lanes that may cause it.
 //!
-//! A lane is one direction of a cable on one priority. It is paused because what is behind it does not drain, so
+//! A lane is one direction of a cable on one priority. It is paused because the receiver behind it does not drain, so
 //! that it waits for those lanes of the switch at its end that are paused themselves.
 //! Polling is too slow to see which port began; the graph needs no order.
 
@@ -23,7 +23,7 @@ use crate::store::{Increase, NodeHistory};
 pub const WINDOW_SECONDS: f64 = 30.0;
 /// Share of the time in pause from which a lane waits.
 pub const MIN_PAUSE: f64 = 0.01;
-/// Share of the time in pause from which nothing gets through, the time that is looked at for it, and the most of its
+/// Share of the time in pause from which nothing gets through, the window in which it is measured, and the most of its
 /// speed that such a lane carries.
 pub const DEAD: f64 = 0.9;
 /// See [`DEAD`].
@@ -55,8 +55,8 @@ pub struct PauseGraph<'a> {
 }
 
 impl<'a> PauseGraph<'a> {
-    /// The graph of what switches report now. Empty where none of them reports how long it was
-    /// paused.
+    /// The graph of what switches report now. Empty if none of them reports its time in
+    /// pause.
     pub fn of(view: &View<'a>) -> Self {
         let mut graph = Self::default();
         if view.left_out.has(Step::PauseWalk) {

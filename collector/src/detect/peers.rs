@@ -2,7 +2,7 @@
 
 use crate::detect::registry::Threshold;
 
-/// Fewest peers that make a judgment: with three, one bad part is a third of the truth.
+/// Fewest peers that make a comparison: with three, one bad part is a third of them.
 pub(crate) const MIN_PEERS: usize = 4;
 /// Share of the peers that must agree before the rest is called odd.
 pub(crate) const MAJORITY: f64 = 0.7;

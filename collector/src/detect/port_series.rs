@@ -63,7 +63,7 @@ pub struct SwitchSeries<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> SwitchSeries<'a, N> {
-    /// The same without those of a metric, if none of them has moved lately.
+    /// The same without those of a metric, if all of them were constant lately.
     #[must_use]
     pub fn moving(mut self, metric: &Metric) -> Self {
         for (rows, (of, _)) in self.rows.iter_mut().zip(self.wanted) {
@@ -128,7 +128,7 @@ pub(crate) fn cable_at<'a>(
     links.find(|far| far.link.kind == LinkKind::Cable && far.port == port)
 }
 
-/// The part of a switch's port: its cable, or the port alone where none is known.
+/// The component of a switch's port: its cable, or the port itself if no cable is known.
 pub(crate) fn link_at(fabric: &Fabric, switch: &SwitchName, port: &str) -> Option<Part> {
     match cable_at(fabric, switch, port) {
         Some(far) => fabric.cable_part(far.id),

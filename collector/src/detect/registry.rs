@@ -72,7 +72,7 @@ pub struct Rule {
     pub class: &'static Class,
     /// The signal of its evidence where the explanation depends on it; else nothing.
     pub signal: &'static str,
-    /// Every number that it takes.
+    /// Its parameters.
     pub thresholds: Vec<Threshold>,
 }
 

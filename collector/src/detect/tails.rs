@@ -7,8 +7,8 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::path_class::PathClass;
 
-/// Round-trip times above which the share of probes is reported, seconds. A collective step of a few milliseconds begins
-/// to feel 200 us; 1 ms is what a full switch buffer takes to drain.
+/// Round-trip times above which the share of probes is reported, seconds. A collective step of a few milliseconds is
+/// affected by 200 us; 1 ms is the time in which a full switch buffer drains.
 pub const STALLS_SECONDS: [f64; 3] = [50e-6, 200e-6, 1e-3];
 /// How often all of it is summed up again: people do not read faster.
 pub const SUMMED_EVERY_SECONDS: f64 = 10.0;
@@ -18,13 +18,13 @@ pub const LISTED: usize = 20;
 /// What probes measured in the last minutes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tails {
-    /// The moment at which it was summed up; what is summed up is the 150 s before.
+    /// Time of the summary; it covers the 150 s before.
     pub at: Timestamp,
     /// Classes of paths that were probed, in the order of [`PathClass::ALL`].
     pub classes: Vec<ClassTail>,
     /// What makes the slow probes.
     pub causes: Causes,
-    /// How much of the cabling the probes see.
+    /// Share of the cabling that the probes cover.
     pub coverage: Coverage,
     /// Components whose flows have more slow probes than all paths of their class, those of the largest excess first.
     pub components: Vec<Slow<Part>>,
@@ -41,7 +41,7 @@ pub struct ClassTail {
     pub transport: String,
     /// Nodes with answered probes of such paths.
     pub nodes: usize,
-    /// Probes without an answer in time.
+    /// Probes without a reply in time.
     pub lost: f64,
     /// Round trips of answered probes whose time is known.
     pub round_trips: Distribution,
@@ -162,7 +162,7 @@ impl<T> Slow<T> {
         }
     }
 
-    /// The same counts of what it is called; none if it has no name.
+    /// The same counts under its display name; none if it has no name.
     pub(super) fn named<U>(self, name: impl FnOnce(T) -> Option<U>) -> Option<Slow<U>> {
         Some(Slow {
             of: name(self.of)?,
@@ -172,8 +172,8 @@ impl<T> Slow<T> {
         })
     }
 
-    /// How unlikely as many slow probes are by chance, in standard deviations of a normal variable: the square root of the
-    /// deviance of a Poisson count, with the sign of the difference. Slow probes of one moment come together, so that
+    /// How unlikely this number of slow probes is by chance, in standard deviations of a normal variable: the square root of the
+    /// deviance of a Poisson count, with the sign of the difference. Simultaneous slow probes are correlated, so that
     /// chance makes larger values than independent probes would.
     pub fn excess(&self) -> f64 {
         let Self { slow, expected, .. } = self;
@@ -187,14 +187,14 @@ impl<T> Slow<T> {
     }
 }
 
-/// A NIC that sends probes and one that answers them.
+/// A NIC that sends probes and one that replies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
     /// The node that sends.
     pub node: NodeName,
     /// Its NIC.
     pub device: RdmaDevice,
-    /// The node that answers.
+    /// The node that replies.
     pub peer_node: NodeName,
     /// Its NIC.
     pub peer_device: RdmaDevice,

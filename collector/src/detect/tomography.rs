@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! flows: probes, hits, parts that they cross for certain, set of paths that they may take
-//!   -> the part that explains most of what nothing broken explains, less how rarely such parts break
-//!   -> flows over it are expected to suffer so -> the next part, until none explains more than it costs
+//!   -> the part that explains most of what is still unexplained, less how rarely such parts break
+//!   -> expected hits of flows over it rise -> the next part, until none explains more than it costs
 //! ```
 //!
 //! After Flock (CoNEXT 2023). A *hit* is a probe that was lost, or slow. Parts are
-//! numbers: what they are, the caller knows. Pure and deterministic: of two parts that explain as much the lower number is taken.
+//! numbers: the caller maps them. Pure and deterministic: of two parts that explain as much the lower number is taken.
 
 mod index;
 mod state;
@@ -21,7 +21,7 @@ use state::{Sound, State};
 
 /// Shares of its probes that a broken part may affect, all equally likely.
 pub const RATES: [f64; 4] = [1e-3, 5e-3, 0.05, 0.5];
-/// Fewest hits on the flows over a part that are looked at: no prior is passed by two at p0 of 1e-4.
+/// Fewest hits on the flows over a part that are evaluated: two do not exceed any prior at p0 of 1e-4.
 pub const MIN_HITS: f64 = 3.0;
 /// Parts that explain as much, within this log-likelihood, cannot be distinguished: odds of 20 to 1 are what
 /// is usual.
@@ -34,8 +34,8 @@ pub const MOST_BROKEN: usize = 256;
 
 /// Switches and hosts that are tried to be done without: more are broken at once only where a fabric is.
 const MOST_TRIED: usize = 16;
-/// Likelihoods of a flow that one search may look at, all its tries together, before it tries no more: about a core-second. Where
-/// little is broken it needs a thousandth of that; where dozens of hosts are noisy, tries would go on for minutes.
+/// Likelihoods of a flow that one search may compute, all its tries together, before it stops: about a core-second. With
+/// few faults it needs 0.1 % of that; with dozens of noisy hosts, it would run for minutes.
 const MOST_LOOKS: u64 = 10_000_000;
 
 /// What a part is, as far as it matters how rarely it breaks.
@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How much a part must explain before it is named, as a log-likelihood: the logarithm of how rarely it
+    /// Minimum that a part must explain to be named, as a log-likelihood: the logarithm of how rarely it
     /// breaks. The value of a host, which must explain more than its worst edge, is a choice between cable
     /// and switch.
     pub const fn prior_nats(self) -> f64 {
@@ -188,7 +188,7 @@ struct Search<'a> {
     sound: Sound,
     /// By part, while nothing is taken to be broken.
     scores: BTreeMap<u32, f64>,
-    /// Likelihoods of a flow that were looked at.
+    /// Likelihoods of a flow that were computed.
     looks: Cell<u64>,
 }
 
@@ -282,8 +282,8 @@ impl<'a> Search<'a> {
                     self.looks.set(self.looks.get() + looks as u64);
                 }
             }
-            // What explains the very same is as good, even if one alone is not enough: on unknown
-            // paths, a cable leaves much for the next.
+            // What explains exactly the same is as good, even if it is not enough alone: on unknown
+            // paths, a cable leaves much unexplained.
             let is_twin = |score: f64| (explained - score).abs() <= SAME_NATS;
             let alike = |(other, score): &(u32, f64)| scores[other] <= 0.0 || is_twin(*score);
             let near: Vec<(u32, f64)> = near.into_iter().filter(alike).collect();
@@ -298,8 +298,8 @@ impl<'a> Search<'a> {
         broken
     }
 
-    /// Parts that explain as much as this one does, each by the share that fits it best: the few shares of the score may lie
-    /// nearer to one than to another.
+    /// Parts that explain as much as this one, each at its best-fitting share: the few shares of the score may be
+    /// closer to one than to another.
     fn near(
         &self,
         state: &State<'_>,
@@ -341,7 +341,7 @@ impl<'a> Search<'a> {
         state
     }
 
-    /// Takes back what the parts that were taken after it explain as well.
+    /// Removes parts that are explained as well by the parts chosen after them.
     fn without_needless(&self, mut broken: Vec<Broken>) -> Vec<Broken> {
         let mut at = 0;
         while broken.len() > 1 && at < broken.len() {

@@ -1,4 +1,4 @@
-//! Addresses of switches and of their ports: which one answers a probe on its path.
+//! Addresses of switches and of their ports: which one replies to a probe on its path.
 
 use std::collections::BTreeMap;
 

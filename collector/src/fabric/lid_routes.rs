@@ -32,7 +32,7 @@ struct Far {
 pub struct LidRoutes {
     tables: Arc<Tables>,
     read_at: Option<Timestamp>,
-    /// Switches with a table; none for parts that two devices stand for.
+    /// Switches with a table; none for parts that two devices claim to be.
     switches: HashMap<PartId, Option<Guid>, FixedState>,
     /// LIDs of ports; none where two claim to be the same port.
     lids: HashMap<Port, Option<u16>, FixedState>,
@@ -40,7 +40,7 @@ pub struct LidRoutes {
     cables: HashMap<Port, Option<Far>, FixedState>,
 }
 
-/// Puts a value where none stands yet; where one does, neither counts.
+/// Inserts a value; if there is one already, neither counts.
 fn put<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, Option<V>, FixedState>, key: K, value: V) {
     map.entry(key)
         .and_modify(|known| *known = None)

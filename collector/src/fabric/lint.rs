@@ -26,8 +26,8 @@ use crate::fabric::graph::host_classes::Shapes;
 use crate::fabric::graph::index::Survey;
 use crate::fabric::graph::tiers::tier_numbers;
 
-/// Peers report what is usual when at least this share of them agrees (detectors compare cohorts at 70 %; wiring
-/// is laid by rule, so it may ask for more).
+/// Peers define a baseline when at least this share of them agrees (detectors compare cohorts at 70 %; wiring
+/// follows rules, so the limit can be higher).
 pub(crate) const PEER_SHARE: f64 = 0.75;
 /// Fewest peers that can agree on anything: of three, one that differs and two that agree are no majority worth an
 /// alert.
@@ -45,7 +45,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The word for it.
+    /// Its name.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -121,7 +121,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that rules look at.
+/// The input of the rules.
 pub(super) struct Case<'a> {
     fabric: &'a Fabric,
     verdict: &'a Verdict,
@@ -168,7 +168,7 @@ pub fn lint(fabric: &Fabric, verdict: &Verdict, plan: Option<&WiringPlan>) -> Ve
     lint_seen(fabric, verdict, plan, true)
 }
 
-/// As [`lint`]; nothing is called missing unless `whole` reports that every switch could be asked for its
+/// As [`lint`]; nothing is called missing unless `whole` reports that every switch could be queried for its
 /// cables.
 pub fn lint_seen(
     fabric: &Fabric,

@@ -96,7 +96,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Puts what is received into the fabric. Ends that two cables claim are omitted unless one of them
+/// Adds what is received to the fabric. Ends that two cables claim are omitted unless one of them
 /// is confirmed from both sides, or much newer; the report names them.
 pub fn merge_lldp(fabric: &mut Fabric, mut words: Words<'_>) -> LldpMerge {
     let ports = mem::take(&mut words.switches.ports);

@@ -22,10 +22,10 @@ const NONE: u32 = u32::MAX;
 /// What a cable between groups counts for, in cables within them: more than any path within groups
 /// has.
 const GLOBAL_COST: u32 = 1 << 16;
-/// Memory for what was computed and may be asked again, in bytes. Each entry is as large as the fabric has
+/// Memory for cached results, in bytes. Each entry is as large as the fabric has
 /// switches.
 const CACHE_BYTES: usize = 32 << 20;
-/// Answers about cables that are kept.
+/// Number of cached results for cables.
 const CACHED_CABLES: usize = 4096;
 
 /// The set of all shortest paths between two leaves.
@@ -52,7 +52,7 @@ pub struct CableUse {
 /// Shortest paths from one switch to all.
 #[derive(Debug)]
 struct Tree {
-    /// Cost from the source; [`NONE`] where no path leads.
+    /// Cost from the source; [`NONE`] where there is no path.
     cost: Vec<u32>,
     /// Number of shortest paths.
     paths: Vec<f64>,
@@ -60,13 +60,13 @@ struct Tree {
     order: Vec<u32>,
 }
 
-/// The paths of a fabric. Computed when asked, and remembered within a bound.
+/// The paths of a fabric. Computed on request, and cached within a bound.
 #[derive(Debug, Default)]
 pub struct Routes {
     graph: Graph,
     tiers: Vec<Option<u8>>,
     group: Vec<Option<usize>>,
-    /// By number, and the other way round.
+    /// By number, and in reverse.
     ids: Vec<PartId>,
     numbers: HashMap<PartId, u32, FixedState>,
     trees: Mutex<HashMap<u32, Arc<Tree>, FixedState>>,
@@ -105,7 +105,7 @@ impl Routes {
         &self.lids
     }
 
-    /// All shortest paths between two switches of the fabric; none where no path leads, or one of them is
+    /// All shortest paths between two switches of the fabric; none where there is no path, or one of them is
     /// not in it.
     pub fn between(&self, fabric: &Fabric, a: &SwitchName, b: &SwitchName) -> Option<PathSet> {
         let number = |name: &SwitchName| {
@@ -369,8 +369,8 @@ impl Routes {
         tree
     }
 
-    /// Sends what each switch takes back to the source over all shortest paths alike, and reports about
-    /// every cable what goes over it. Afterwards `load` is what goes through each switch.
+    /// Distributes the traffic of each switch back to the source evenly over all shortest paths, and returns
+    /// the traffic of every cable. Afterwards `load` is the traffic through each switch.
     fn descend(
         &self,
         tree: &Tree,

@@ -51,7 +51,7 @@ pub struct Node {
     pub device: Option<u32>,
     /// Ports that it reports it has; in the `-p` form the highest port seen.
     pub ports: u16,
-    /// Node description as it stands, outer white space removed; empty where none was printed.
+    /// Node description, unchanged but for outer white space; empty where none was printed.
     pub description: String,
     /// Local identifier: of port 0 for a switch, of the first port for others.
     pub lid: Option<u16>,
@@ -88,9 +88,9 @@ pub struct Problem {
     pub column: Option<usize>,
     /// What was being read.
     pub field: &'static str,
-    /// What should have stood there.
+    /// What was expected there.
     pub expected: &'static str,
-    /// What stood there, cut to [`MAX_FOUND`] characters.
+    /// What was found there, cut to [`MAX_FOUND`] characters.
     pub found: String,
 }
 
@@ -141,7 +141,7 @@ pub struct Header {
     pub started_at: Option<Guid>,
 }
 
-/// Why a sweep cannot be the whole subnet.
+/// Why a sweep cannot be complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gap {
     /// No node at all.
@@ -180,7 +180,7 @@ pub enum Gap {
         /// The line.
         line: usize,
     },
-    /// Ports behind which a device did not answer in time; see [`Subnet::recall`].
+    /// Ports behind which a device did not respond in time; see [`Subnet::recall`].
     Silent {
         /// How many.
         ports: usize,
@@ -249,7 +249,7 @@ impl fmt::Display for Gap {
     }
 }
 
-/// Whether a sweep can be the whole subnet.
+/// Whether a sweep can be complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Completeness {
     /// Nothing reports that something is missing.
@@ -300,7 +300,7 @@ impl Completeness {
 pub struct Subnet {
     /// What the text reports about itself.
     pub header: Header,
-    /// Nodes in the order in which they were first named. Every GUID stands once.
+    /// Nodes in the order in which they were first named. Every GUID occurs once.
     pub nodes: Vec<Node>,
     /// Cables in the order in which they were first shown. Both ends are in `nodes`.
     pub links: Vec<Cable>,
@@ -308,12 +308,12 @@ pub struct Subnet {
     pub lids: Vec<(End, u16)>,
     /// Forwarding tables of its switches, where they were read for this very shape of it.
     pub forwarding: Option<Forwarding>,
-    /// Ports behind which a device did not answer in time, in order.
+    /// Ports behind which a device did not respond in time, in order.
     pub silent: Vec<End>,
     /// The first [`MAX_PROBLEMS`] problems, in the order of their lines.
     pub problems: Vec<Problem>,
     /// Where every line went.
     pub counts: Counts,
-    /// Whether it can be the whole subnet.
+    /// Whether it can be complete.
     pub completeness: Completeness,
 }

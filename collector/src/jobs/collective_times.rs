@@ -19,7 +19,7 @@ use crate::store::History;
 const MOST_OPEN: usize = 10_000;
 /// Kinds and sizes that are followed of a communicator: a step repeats a few.
 const MOST_KINDS: usize = 16;
-/// Kinds and sizes that are listed of a job: those that take most of its time.
+/// Kinds and sizes listed per job: those with the largest share of its time.
 const MOST_LISTED: usize = 4;
 /// How often quantiles are computed, seconds.
 const EVERY_SECONDS: f64 = 30.0;
@@ -235,8 +235,8 @@ mod tests {
         let jobs = JobTable::default().refresh(&history, now);
         let mut times = CollectiveTimes::default();
         for number in 0..100 {
-            // One rank waits for the other alternately, every tenth transfer takes half as long
-            // again.
+            // One rank waits for the other alternately, every tenth transfer takes 50 %
+            // longer.
             let transfer = if number % 10 == 9 { 0.015 } else { 0.010 };
             let waits = transfer + 0.3;
             let own = if number % 2 == 0 {

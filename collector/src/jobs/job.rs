@@ -16,7 +16,7 @@ use crate::store::{History, NodeHistory};
 
 /// Share of a job's nodes that must have been seen lately before its parts are compared with each other.
 const MIN_PRESENT: f64 = 0.7;
-/// Words by which launchers on Kubernetes distinguish the pods of one job.
+/// Suffixes by which launchers on Kubernetes distinguish the pods of one job.
 const ROLES: [&str; 5] = ["master", "worker", "launcher", "leader", "head"];
 
 /// Name of a job: its id in the batch system, or namespace and name that its pods share.
@@ -27,7 +27,7 @@ pub type JobName = Arc<str>;
 pub struct Job {
     /// Its name.
     pub name: JobName,
-    /// GPUs by node, in order; none where a node is known to run it and not on which of its GPUs.
+    /// GPUs by node, in order; none where it is not known on which GPUs a node runs it.
     pub nodes: BTreeMap<NodeName, Vec<GpuIndex>>,
     /// NICs by node: those that it holds, and those nearest to its GPUs.
     pub nics: BTreeMap<NodeName, BTreeSet<RdmaDevice>>,
@@ -56,14 +56,14 @@ impl Job {
 /// Which job holds which devices on one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Held {
-    /// GPUs and their jobs; a GPU that is shared stands once for each.
+    /// GPUs and their jobs; a shared GPU is listed once for each.
     gpus: Vec<(GpuIndex, JobName)>,
     nics: BTreeSet<(RdmaDevice, JobName)>,
     /// All jobs, including those without a device.
     jobs: BTreeSet<JobName>,
 }
 
-/// All jobs of a moment.
+/// All jobs at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Jobs {
     jobs: BTreeMap<JobName, Job>,
@@ -150,7 +150,7 @@ pub struct JobTable {
 }
 
 impl JobTable {
-    /// The jobs of this moment.
+    /// The current jobs.
     pub fn refresh(&mut self, history: &History, now: Timestamp) -> Arc<Jobs> {
         if self.read_again(history) {
             self.jobs = Arc::new(self.gather(now));
@@ -214,8 +214,8 @@ impl JobTable {
         jobs
     }
 
-    /// Sets for each incident which jobs wait for its part, and with how many GPUs: a synchronous job waits as a
-    /// whole. Puts the worst first again.
+    /// Sets for each incident which jobs wait for its part, and with how many GPUs: in a synchronous job, all ranks
+    /// wait. Sorts the worst first again.
     pub fn hold_up(&mut self, incidents: &mut [Incident]) {
         let mut waited = BTreeMap::new();
         for incident in &mut *incidents {
@@ -434,7 +434,7 @@ mod tests {
             let job = jobs.get("17").expect("known");
             heard.push((job.is_heard, job.nodes.len(), job.since));
         }
-        // A silent node still has its job.
+        // A stale node still has its job.
         let since = at(0);
         assert_eq!(
             heard,

@@ -22,7 +22,7 @@ pub use self::attribution::{Explained, Share};
 use crate::jobs::job::{JobName, Jobs};
 use crate::store::{History, NodeHistory, Window, sign_above};
 
-/// Length of a window, seconds: two scrapes, so that what happened together on two nodes mostly lies in one window.
+/// Length of a window, seconds: two scrapes, so that simultaneous events on two nodes are mostly in one window.
 const WINDOW_SECONDS: f64 = 30.0;
 /// Time from the end of a window until it is evaluated, seconds: every node has been scraped by then.
 const LAG_SECONDS: f64 = 45.0;
@@ -46,7 +46,7 @@ pub struct StepTail {
     pub excess_seconds: f64,
     /// Time that was watched, seconds.
     pub watched_seconds: f64,
-    /// How much of the excess slow probes and late timers explain; none before enough windows were watched, or without any
+    /// Share of the excess that slow probes and late timers explain; none before enough windows were watched, or without any
     /// excess.
     pub explained: Option<Explained>,
 }
@@ -75,7 +75,7 @@ struct OneWindow {
     excess_seconds: f64,
     /// Slow and lost probes; none where no node probes.
     slow_probes: Option<f64>,
-    /// Late timers; none where no node watches any.
+    /// Late timers; none where no node measures them.
     late_timers: Option<f64>,
 }
 
@@ -87,7 +87,7 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// How much a counter rose; none where that is not known.
+    /// Increase of a counter; none where that is not known.
     fn rise(self, counted: Window<'_>) -> Option<f64> {
         Some(counted.count_at(self.to)? - counted.count_at(self.from)?)
     }
@@ -154,7 +154,7 @@ impl StepTails {
                     continue;
                 };
                 let of_job = reports.entry(name.into()).or_default();
-                // All ranks of a synchronous job take the same steps.
+                // All ranks of a synchronous job run the same steps.
                 of_job.0 = of_job.0.max(steps);
                 of_job.1 = of_job.1.max(excess);
                 of_job.2.insert(name_of_node.clone());

@@ -2,7 +2,7 @@
 //!
 //! A step of length `T` is `W + C + U` on every rank: waiting in collectives, sends and receives; kernels; the rest.
 //! Against ranks of the same role, `dW = (median W - W) / T` and `dC`, `dU` are the excess of the others over their
-//! medians. The rank with the largest `dW` of its cohort, if that appears as its compute time, is hit; a bet on each
+//! medians. The rank with the largest `dW` of its cohort, if that appears as its compute time, has a hit; a bet on each
 //! rank that grows by hits and shrinks by misses (an e-process) turns hits into a result whose rate of false alarms is
 //! bounded whatever the noise is.
 
@@ -85,7 +85,7 @@ pub fn union(intervals: impl IntoIterator<Item = (f64, f64)>) -> f64 {
 pub enum Cause {
     /// Its missing wait is compute: the GPU, its clock or memory.
     Gpu,
-    /// Its missing wait is unaccounted: perhaps the host. A hint that another channel must confirm, never a page:
+    /// Its missing wait is unaccounted: perhaps the host. A hint that another source must confirm; never pages:
     /// on public traces it has named a victim and a gap of the tracing.
     HostHint,
 }
@@ -184,13 +184,13 @@ impl WaitWatch {
         }
     }
 
-    /// Whether it asks what a rank does instead of waiting. If not it calls it the GPU: to see what asking is worth.
+    /// Whether to check what a rank does instead of waiting. If not, the GPU is named: to measure what the check contributes.
     pub const fn conserving(mut self, conserves: bool) -> Self {
         self.conserves = conserves;
         self
     }
 
-    /// Takes one step of all ranks, in their order; `None`, or numbers that no step has, of one that did not report.
+    /// Adds one step of all ranks, in their order; `None`, or invalid numbers, of a rank that did not report.
     pub fn observe(&mut self, times: &[Option<StepTimes>]) {
         self.step += 1;
         let times = |index: usize| {

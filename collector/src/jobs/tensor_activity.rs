@@ -1,4 +1,4 @@
-//! How much of the time the tensor cores of a GPU were active lately.
+//! Share of time in which the tensor cores of a GPU were active lately.
 
 use railscope_model::metric::{
     GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_SECONDS, Metric, SOURCE_LATE,
@@ -9,13 +9,13 @@ use crate::store::{NodeHistory, Window};
 /// The exporter's source that reads GPUs.
 pub(crate) const SOURCE: &str = "gpu";
 /// Share of a window by which the exporter's reads of a node's GPUs may have been late, summed over the GPUs: GPUs that
-/// are read late, each at another moment, did not do their work in the same time (a choice: the exporter counts reads
+/// are read late, each at another time, are not compared over the same time (a choice: the exporter counts reads
 /// that are 0.1 s late and more, so one that does not wait for a CPU counts nothing).
 pub(crate) const MAX_LATE: f64 = 1.0 / 30.0;
-/// Samples of which the mean stands for the time where no exporter sums them up.
+/// Samples whose mean is used where no exporter sums them up.
 const SAMPLES: usize = 2;
 
-/// Share of the newest `seconds`, by what the exporter has summed up of them: a sample of a second shows where in a
+/// Share of the newest `seconds`, from the exporter's sums: a sample of a second shows where in a
 /// step it fell as much as what the GPU does. Else the mean of the newest [`SAMPLES`]. `None` of a GPU that reports
 /// neither.
 pub(crate) fn active_share(said: &NodeHistory, gpu: &str, seconds: f64) -> Option<f64> {
@@ -49,7 +49,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Over the newest `seconds`, by what the GPU's `window` of a metric is. `None` if it was not watched over so much time.
+    /// Over the newest `seconds`, by what the GPU's `window` of a metric is. `None` if it was not measured for that long.
     pub(crate) fn of<'a>(
         window: impl Fn(&'static Metric) -> Option<Window<'a>>,
         seconds: f64,

@@ -20,7 +20,7 @@ use super::unit::factor;
 use crate::config::{ConfigError, nearest};
 use crate::mapping::rows::{Join, LabelRule, Mapping, Row, Spelling, SubjectRule, ValueRule};
 
-/// Precedence of a mapping that names none: behind all that come with Railscope.
+/// Precedence of a mapping that sets none: below all built-in ones.
 const DEFAULT_PRECEDENCE: u8 = 100;
 
 #[derive(Deserialize)]
@@ -200,7 +200,7 @@ fn check(raw: &RawFile) -> Result<Mapping, Wrong> {
     })
 }
 
-/// A pattern for the whole of a name or a label.
+/// A pattern for an entire name or label.
 fn whole(regex: &str) -> Result<Regex, String> {
     Regex::new(&format!("^(?:{regex})$")).map_err(|error| {
         let said = error.to_string();

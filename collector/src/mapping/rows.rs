@@ -18,7 +18,7 @@ use crate::store::source_id::Subject;
 pub struct Mapping {
     /// Name of the exporter: `kind` of a target.
     pub kind: Arc<str>,
-    /// Which exporter is believed where two report the same of one node; the lowest. Railscope's own has
+    /// Precedence where two exporters report the same of one node; the lowest wins. Railscope's own has
     /// 0.
     pub precedence: u8,
     /// Names of series by one of which an exposition of this exporter is known.
@@ -39,7 +39,7 @@ pub(super) struct Join {
 /// One series name, or several by a pattern, and what becomes of them.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// The whole name. Its named groups are labels of the series.
+    /// The entire name. Its named groups are labels of the series.
     pub(super) from: Regex,
     pub(super) to: &'static Metric,
     pub(super) factor: Factor,
@@ -51,7 +51,7 @@ pub(super) struct Row {
     pub(super) when: Vec<(String, Regex)>,
     /// Labels that a series must not have.
     pub(super) unless: Vec<(String, Regex)>,
-    /// Type that the other exporter declares; none takes any.
+    /// Type that the other exporter declares; none accepts any.
     pub(super) declared: Option<Type>,
     pub(super) value: ValueRule,
     /// What becomes of values that fall on one series of ours.
@@ -104,14 +104,14 @@ pub(super) enum LabelRule {
         spelling: Spelling,
         required: bool,
     },
-    /// A word for a word; other words are no row's.
+    /// Maps words; a series with another word does not match the row.
     Mapped {
         label: String,
         words: HashMap<String, String>,
     },
 }
 
-/// Identities that exporters spell in several ways.
+/// Identities that exporters spell differently.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Spelling {
     Pci,
@@ -144,7 +144,7 @@ pub(super) enum ValueRule {
     Equals(f64),
     /// 1 if this bit of the value is set.
     Bit(u8),
-    /// A number for a number; others have none.
+    /// Maps numbers; other numbers have no value.
     Numbers(Vec<(f64, f64)>),
     /// The number in a label.
     InLabel { label: String, regex: Regex },
@@ -194,7 +194,7 @@ pub(super) enum Answer {
 }
 
 impl LabelRule {
-    /// The value of the label; `Ok(None)` if the series is not this row's.
+    /// The value of the label; `Ok(None)` if the series does not match this row.
     fn apply(&self, found: &Found<'_>) -> Result<Option<String>, String> {
         match self {
             Self::Constant(text) => Ok(Some(text.clone())),
@@ -288,7 +288,7 @@ impl Row {
         }
     }
 
-    /// The value in our unit; `None` for what cannot be one.
+    /// The value in our unit; `None` if it is invalid.
     pub(super) fn value(&self, raw: f64) -> Option<f64> {
         match &self.value {
             ValueRule::Equals(number) => Some(flag(raw == *number)),
@@ -296,7 +296,7 @@ impl Row {
                 let (_, number) = numbers.iter().find(|(from, _)| *from == raw)?;
                 self.possible(*number)
             }
-            // Bit masks are whole and small; anything else is none.
+            // Bit masks are small integers; any other value is invalid.
             ValueRule::Bit(bit) => (0.0..9e15)
                 .contains(&raw)
                 .then(|| flag((raw as u64 >> bit) & 1 == 1)),

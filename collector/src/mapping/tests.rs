@@ -1,4 +1,4 @@
-//! What mapping files take and what they report about what they do not take; scrapes that change while they
+//! Which mapping files are accepted and the error messages for the others; scrapes that change while they
 //! are read.
 
 use super::*;
@@ -294,7 +294,7 @@ fn a_page_tells_whose_it_is_and_may_change_its_mind() {
         ("railscope_rdma_port_up{device=\"a\",port=\"1\"} 1\n", None),
         ("DCGM_FI_DEV_SM_CLOCK{gpu=\"0\"} 1\n", Some("dcgm-exporter")),
         ("", Some("dcgm-exporter")),
-        // It fits: nothing else is asked of it.
+        // It is valid: nothing else is checked.
         (
             "DCGM_FI_DEV_SM_CLOCK{gpu=\"0\"} 1\nrailscope_rdma_port_up{device=\"a\",port=\"1\"} 1\n",
             Some("dcgm-exporter"),

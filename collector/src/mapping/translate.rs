@@ -1,5 +1,5 @@
-//! Turns the scrapes of one target into readings of ours. Which series is which is found once, then
-//! remembered.
+//! Translates the scrapes of one target into our readings. The series are matched once, then
+//! cached.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -40,9 +40,9 @@ pub struct Translator {
     mapping: Arc<Mapping>,
     /// The part that the target reports about; none where every series must name it.
     about: Option<Subject>,
-    /// Hash of a name -> the rows that take it.
+    /// Hash of a name -> the rows that match it.
     names: HashMap<u64, Arc<[Candidate]>, Fixed>,
-    /// Hash of a line up to its value -> where it goes.
+    /// Hash of a line up to its value -> its series.
     lines: HashMap<u64, Arc<Placed>, Fixed>,
     /// Labels that joins found in the scrape before: if they change, lines mean something else.
     joined: Joined,
@@ -66,24 +66,24 @@ fn values<'a>(
         .collect()
 }
 
-/// A row that takes a name.
+/// A row that matches a name.
 #[derive(Debug)]
 struct Candidate {
     row: usize,
     captured: Pairs,
-    /// Why none of its samples can be taken.
+    /// Why none of its samples can be used.
     unfit: Option<String>,
 }
 
-/// Where a line goes.
+/// The series that a line maps to.
 #[derive(Debug, Default)]
 struct Placed {
     places: Vec<Place>,
-    /// Why a row that wanted it cannot take it.
+    /// Why a row that matches cannot use it.
     unfit: Option<String>,
 }
 
-/// One series of ours that a line gives.
+/// One of our series that a line maps to.
 #[derive(Debug)]
 struct Place {
     row: usize,
@@ -265,7 +265,7 @@ impl Translator {
         joins.filter_map(found).flatten().cloned().collect()
     }
 
-    /// Rows that take this name.
+    /// Rows that match this name.
     fn candidates(&self, name: &str, types: &HashMap<&str, Type>) -> Arc<[Candidate]> {
         let declared = types
             .get(name)
@@ -285,7 +285,7 @@ impl Translator {
         .collect()
     }
 
-    /// Finds where a line goes.
+    /// Finds the series that a line maps to.
     fn place(&mut self, series: &Series<'_>, candidates: &[Candidate]) -> Placed {
         let joined = self.joined_labels(series);
         let mapping = Arc::clone(&self.mapping);

@@ -50,7 +50,7 @@ const UNITS: &[Unit] = &[
     unit("GT/s", "transfers_per_second", 1e9, 1.0),
 ];
 
-/// What a value is multiplied with on its way into the base unit.
+/// Converts a value into the base unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Factor {
     times: f64,
@@ -78,7 +78,7 @@ fn base(metric: &Metric) -> Option<&'static str> {
         .or_else(|| rates.into_iter().find(|rate| metric.name.ends_with(rate)))
 }
 
-/// What turns a value in `unit` into the metric's base unit.
+/// Conversion of a value in `unit` into the metric's base unit.
 ///
 /// # Errors
 /// The unit is missing, unknown or of another quantity; the text reports which were expected.

@@ -42,7 +42,7 @@ pub enum StateError {
     },
 }
 
-/// What an earlier run knew.
+/// State of an earlier run.
 #[derive(Debug)]
 pub struct Remembered {
     /// When it was written.
@@ -139,11 +139,11 @@ enum ChangeWire {
     },
 }
 
-/// Writes what a tick knows into a folder, which is made if it is not there. The file is whole at any time:
-/// it is written beside the old one and takes its place.
+/// Saves the state of a tick in a folder, which is created if missing. The file is complete at any time:
+/// it is written beside the old one and then replaces it.
 ///
 /// # Errors
-/// The folder or the file cannot be written; the old file is then still there.
+/// The folder or the file cannot be written; the old file is then kept.
 pub fn save(folder: &Path, view: &ClusterView) -> Result<(), StateError> {
     save_json(folder, FILE, &Wire::of(view))
 }
@@ -172,7 +172,7 @@ pub(crate) fn save_json(
     saved.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
-/// Reads what an earlier run knew; none where it left nothing.
+/// Loads the state of an earlier run; none if there is none.
 ///
 /// # Errors
 /// The file cannot be read, or reports something that this version does not understand. Nothing of it is
@@ -186,7 +186,7 @@ pub fn load(folder: &Path) -> Result<Option<Remembered>, StateError> {
     })
 }
 
-/// Reads a file of a folder; none where it is not there.
+/// Reads a file of a folder; none if it does not exist.
 pub(crate) fn load_json<T: DeserializeOwned>(
     folder: &Path,
     name: &str,

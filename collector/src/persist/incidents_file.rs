@@ -66,7 +66,7 @@ struct WindowWire {
     why: String,
 }
 
-/// What an earlier run knew.
+/// State of an earlier run.
 #[derive(Debug, Default)]
 pub struct Remembered {
     /// Those that were open, without their findings.
@@ -199,7 +199,7 @@ impl OpenWire {
     }
 }
 
-/// Writes it into a folder; the file is whole at any time.
+/// Writes it into a folder; the file is complete at any time.
 ///
 /// # Errors
 /// The folder or the file cannot be written.
@@ -207,7 +207,7 @@ pub(crate) fn save(folder: &Path, wire: &Wire) -> Result<(), StateError> {
     save_json(folder, FILE, wire)
 }
 
-/// Reads what an earlier run knew; nothing where it left nothing.
+/// Loads the state of an earlier run; empty if there is none.
 ///
 /// # Errors
 /// The file cannot be read, or reports something that this version does not understand. Nothing of it is

@@ -1,4 +1,4 @@
-//! Compresses a batch as one zstd frame: the scrapes of equal nodes differ in values, and are found within 8 MiB.
+//! Compresses a batch as one zstd frame: matches between the scrapes of equal nodes are found within 8 MiB.
 //!
 //! The matcher of `ruzstd` looks back 128 KiB, less than one exposition. With this one a batch of eight full expositions takes a sixth
 //! of the bytes and a quarter of the time (docs/recording.md).
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn an_exposition_like_an_earlier_one_is_small() {
-        // 320 kB, more than ruzstd's own matcher looks back.
+        // 320 kB, more than the window of ruzstd's own matcher.
         let one = numbers(20_000);
         let alone = compress(one.as_bytes()).len();
         let twice = compress((one.clone() + &one).as_bytes()).len();

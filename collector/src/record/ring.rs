@@ -216,7 +216,7 @@ fn files_of(folder: &Path, seconds: u64) -> (PathBuf, PathBuf) {
     (scrapes, folder.join(format!("ticks.{seconds}.txt")))
 }
 
-/// Appends all bytes or none: what a full disk took of them is cut off again, and a file that was begun for them removed. Else
+/// Appends all bytes or none: on a full disk a partial write is truncated again, and a new file removed. Otherwise
 /// each attempt would leave another file.
 fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if bytes.is_empty() {

@@ -14,7 +14,7 @@ use crate::mapping::{Mappings, OWN_KIND};
 use crate::replay::recorded::{Span, parse_spans};
 use crate::store::source_id::Subject;
 
-/// How long after its end a target stays: the file of a segment is named by whole seconds.
+/// How long a target is kept after its end: the file of a segment is named by whole seconds.
 const SLACK_SECONDS: f64 = 60.0;
 const PATH: &str = "__metrics_path__";
 
@@ -211,7 +211,7 @@ impl Described {
             label(KIND, kind);
         }
         if let Some((job, instance)) = target.pushed_labels() {
-            // Nothing answers there: the address only has to be another one for each target.
+            // Nothing responds there: the address only has to be unique for each target.
             let mut url = Url::parse("http://pushed/").ok()?;
             url.path_segments_mut()
                 .ok()?

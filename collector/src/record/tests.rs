@@ -426,7 +426,7 @@ fn an_equal_sweep_is_recorded_once() {
     assert_eq!(versions, [Some(at(1_250)), Some(at(3_250))]);
 }
 
-/// Answers with an exposition; asks the collector to stop at the tenth scrape.
+/// Serves an exposition; requests the collector to stop at the tenth scrape.
 async fn exporter(stop: Arc<Notify>) -> std::net::SocketAddr {
     let scrapes = Arc::new(AtomicU64::new(0));
     let metrics = move || {

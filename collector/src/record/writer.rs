@@ -105,7 +105,7 @@ impl Writer {
         }
         if let Some((from, text)) = self.fabric.take() {
             let replaced = self.ring.replace(&fabric_file(from), text.as_bytes());
-            // The next sweep is another chance; scrapes do not wait for it.
+            // The next sweep retries; scrapes do not wait for it.
             replaced.inspect_err(|_| self.fabric_hash = None)?;
         }
         self.write_lines(batch.lines)?;

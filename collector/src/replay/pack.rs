@@ -105,7 +105,7 @@ impl Pack {
     /// A file is missing or invalid.
     pub fn open(folder: &Path) -> Result<Self, PackError> {
         let mut config = Config::load(&folder.join(CONFIG))?;
-        // What an earlier run knew is not part of the recording, and a replay writes nothing.
+        // The state of an earlier run is not part of the recording, and a replay writes nothing.
         config.state_dir = None;
         let mut origins = HashMap::new();
         let mut listings = Listings::default();

@@ -49,7 +49,7 @@ pub enum ReadBackError {
     /// The URL, the token or a header is invalid.
     #[error("{0}")]
     Address(String),
-    /// No connection, or no answer in time.
+    /// No connection, or timed out.
     #[error("{store}: not reached: {why}")]
     Unreachable {
         /// The server.
@@ -57,7 +57,7 @@ pub enum ReadBackError {
         /// Why.
         why: String,
     },
-    /// An answer that is an error.
+    /// A response that is an error.
     #[error("{store}: answered {status} to {asked}: {message}: {hint}")]
     Refused {
         /// The server.
@@ -71,7 +71,7 @@ pub enum ReadBackError {
         /// What to do.
         hint: &'static str,
     },
-    /// An answer that is not of the query API.
+    /// A response that is not of the query API.
     #[error(
         "{store}: invalid answer to {asked}: {why}: expected the URL below which it has Prometheus' /api/v1"
     )]
@@ -83,7 +83,7 @@ pub enum ReadBackError {
         /// Why.
         why: String,
     },
-    /// More than the server answers at once, in the smallest part.
+    /// More than the server returns at once, even for the smallest range.
     #[error(
         "too much for one answer: {0}: expected a higher limit of the server (Prometheus: --query.max-samples; VictoriaMetrics: -search.maxSamplesPerQuery; Mimir: -querier.max-fetched-series-per-query)"
     )]
@@ -133,7 +133,7 @@ pub struct Request {
 pub struct ReadBack {
     /// Targets with a scrape.
     pub targets: usize,
-    /// Scrapes with an answer.
+    /// Scrapes with a response.
     pub scrapes: u64,
     /// Scrapes without one: `up` is 0.
     pub failures: u64,
@@ -156,7 +156,7 @@ pub struct ReadBack {
 /// Reads a span of time back as a pack in an empty folder. `progress` gets the time until which it is read.
 ///
 /// # Errors
-/// The server does not answer, refuses, or has nothing; or the folder cannot be written.
+/// The server does not respond, refuses, or has no data; or the folder cannot be written.
 pub async fn read_back(
     request: &Request,
     config: &Config,
@@ -308,7 +308,7 @@ impl Reading {
                 output.scrape(&found.target, at, Ok(&text))?;
             } else {
                 self.out.failures += 1;
-                // The store has no reason. Samples with their own timestamps belong to the next answer.
+                // The store has no reason. Samples with their own timestamps belong to the next response.
                 output.scrape(&found.target, at, Err("refused"))?;
             }
         }

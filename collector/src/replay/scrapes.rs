@@ -21,7 +21,7 @@ const MOST_LINE_BYTES: u64 = 256 << 20;
 /// One scrape.
 #[derive(Debug, PartialEq)]
 pub struct Line {
-    /// When the answer was complete.
+    /// When the response was complete.
     pub at: Timestamp,
     /// The time of its samples: another one only if a sender pushed them.
     pub samples_at: Timestamp,
@@ -99,7 +99,7 @@ impl Read for Frames {
                 let decoded = self.decoder.decode_blocks(&mut self.source, one);
                 if let Err(error) = decoded {
                     self.broken = Some(io::Error::other(error));
-                    // Until the frame ends, the decoder keeps as much as its window: what is whole is read before the error.
+                    // Until the frame ends, the decoder keeps up to its window: complete data is read before the error.
                     let end = BlockDecodingStrategy::All;
                     self.decoder.decode_blocks(&mut &FRAME_END[..], end).ok();
                 }

@@ -1,4 +1,4 @@
-//! Answers of the API, one file a subject.
+//! Responses of the API, one file per subject.
 
 pub mod detectors;
 pub(crate) mod export;

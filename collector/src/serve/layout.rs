@@ -1,4 +1,4 @@
-//! The fabric as people look at it: nodes by rails, leaves by units, switches by tiers, each with its state.
+//! The fabric as displayed: nodes by rails, leaves by units, switches by tiers, each with its state.
 
 mod build;
 mod known;
@@ -28,7 +28,7 @@ impl Health {
     /// Every state, from well to ill.
     pub const ALL: [Self; 4] = [Self::Ok, Self::Unknown, Self::Degraded, Self::Down];
 
-    /// The state as a word.
+    /// Name of the state.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -57,7 +57,7 @@ impl Condition {
         }
     }
 
-    /// Takes the worse of both.
+    /// Keeps the worse of both.
     pub fn worsen(&mut self, other: Self) {
         if other.health > self.health {
             *self = other;
@@ -65,7 +65,7 @@ impl Condition {
     }
 }
 
-/// Where a NIC's cable goes.
+/// The other end of a NIC's cable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uplink {
     /// Port of the NIC.
@@ -172,7 +172,7 @@ pub struct Unit {
     pub leaves: Vec<usize>,
 }
 
-/// The fabric as people look at it.
+/// The fabric as displayed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layout {
     /// Nodes by name, numbers in names by value.

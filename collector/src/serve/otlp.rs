@@ -20,7 +20,7 @@ pub(crate) struct IncidentEvents {
 }
 
 impl IncidentEvents {
-    /// To this receiver; none where it takes no logs.
+    /// To this receiver; none if it does not accept logs.
     pub(crate) fn to(otlp: &Otlp) -> Option<Self> {
         let log = otlp.incidents()?;
         Some(Self { log, open: None })

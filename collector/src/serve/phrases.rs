@@ -50,7 +50,7 @@ pub(crate) fn part(part: &Part, layout: &Layout) -> String {
     }
 }
 
-/// The kind of a change as a word of the API.
+/// The API's name of a kind of change.
 pub(crate) fn change_word(change: &Change) -> &'static str {
     match change {
         Change::PartCame(_) => "part_came",

@@ -1,4 +1,4 @@
-//! The collector's HTTP side: JSON API, page, metrics and service discovery, all read from one snapshot.
+//! The collector's HTTP side: JSON API, web page, metrics and service discovery, all read from one snapshot.
 
 use crate::serve::api::detectors;
 use crate::serve::api::export;
@@ -129,7 +129,7 @@ async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
     refusal.into_response()
 }
 
-/// The newest snapshot, or the answer that there is none yet.
+/// The newest snapshot, or the response that there is none yet.
 pub(crate) fn snapshot(state: &State) -> Result<Arc<Snapshot>, Refusal> {
     state.snapshot().ok_or_else(|| {
         Refusal::new(

@@ -1,4 +1,4 @@
-//! The page: what is broken, where, and what to do, for a browser without scripts as well.
+//! The web page: what is broken, where, and what to do, for a browser without scripts as well.
 
 mod curve;
 mod evidence;
@@ -30,11 +30,11 @@ const REFRESH_SECONDS: u32 = 5;
 /// Nothing from elsewhere, no script but our own: names of nodes come from the network.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'";
 
-/// What a part of the page may look at.
+/// The input of a part of the web page.
 struct Look<'a> {
     state: &'a State,
     snapshot: &'a Snapshot,
-    /// The way back to the root of the site, so that the page works below any path of a proxy.
+    /// Relative path to the root of the site, so that the page works below any path of a proxy.
     root: &'static str,
 }
 
@@ -98,7 +98,7 @@ pub(crate) async fn tail(Shared(state): App, _: Params<Nothing>) -> Response {
     })
 }
 
-/// Shows what the newest tick has left; before the first one, reports that there is none yet.
+/// Shows the result of the newest tick; before the first one, shows that there is none yet.
 fn with_look(
     state: &State,
     root: &'static str,

@@ -1,4 +1,4 @@
-//! What the API answers with: the only types of the collector that are serialized as JSON.
+//! Responses of the API: the only types of the collector that are serialized as JSON.
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::PortName;
@@ -24,7 +24,7 @@ pub(crate) mod witnesses;
 pub(crate) use curve::Curve;
 pub(crate) use incident::{Candidate, Evidence, Incident, IncidentDetail, thousandths};
 
-/// An answer of which something is wrong.
+/// A partial or invalid response.
 #[derive(Debug, Serialize)]
 pub(crate) struct Error {
     pub(crate) error: String,

@@ -62,7 +62,7 @@ pub(crate) struct Analysis {
 }
 
 impl Analysis {
-    /// As configured; takes the maintenance windows from the configuration.
+    /// As configured, with the configuration's maintenance windows.
     pub(crate) fn new(
         config: &mut Config,
         plan: Option<WiringPlan>,

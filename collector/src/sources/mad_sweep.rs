@@ -1,4 +1,4 @@
-//! An own sweep of the InfiniBand subnet: its shape and the counters of every cabled port, question by question.
+//! An own sweep of the InfiniBand subnet: its shape and the counters of every cabled port, by single requests.
 //!
 //! `ibnetdiscover` and `ibqueryerrors` keep two requests in flight; this keeps a window of them over all devices,
 //! and only few at any one device, because the management lane (VL15) has no flow control. Nothing is ever set.
@@ -30,7 +30,7 @@ use tables::{KnownTables, Reading};
 use transport::Transport;
 use umad::{Umad, UmadError};
 
-/// Questions that may be in flight at the most. Beyond it ibsim stops answering, and a real fabric gains nothing.
+/// Maximum requests in flight. Beyond it ibsim stops replying, and a real fabric gains nothing.
 pub const MAX_WINDOW: usize = 128;
 /// Questions to the performance agent of one device at a time.
 const PER_AGENT: usize = 1;
@@ -42,13 +42,13 @@ pub struct Settings {
     pub window: usize,
     /// Subnet management requests in flight at a time to one switch, or out of its ports to what is behind them.
     pub per_switch: usize,
-    /// Most questions a second; none for no limit but the window's.
+    /// Maximum requests a second; none for no limit but the window's.
     pub mads_per_second: Option<NonZeroU32>,
-    /// How long an answer is waited for.
+    /// Timeout of a request.
     pub timeout: Duration,
-    /// How often a question without an answer is repeated.
+    /// How often a request without a reply is repeated.
     pub retries: u32,
-    /// Longest time that a whole sweep may take; what is open then counts as unanswered.
+    /// Longest time that a whole sweep may take; requests in flight then count as timed out.
     pub limit: Duration,
     /// Whether counters are read too.
     pub counters: bool,
@@ -78,17 +78,17 @@ impl Default for Settings {
 pub struct Stats {
     /// Questions sent, repeated ones included.
     pub sent: u64,
-    /// Questions with an answer that reports something.
+    /// Requests with a reply that reports something.
     pub answered: u64,
     /// Questions that were sent again.
     pub repeated: u64,
-    /// Questions without an answer after all repetitions.
+    /// Requests without a reply after all repetitions.
     pub unanswered: u64,
     /// Questions that the device answered with an error.
     pub refused: u64,
     /// Questions that were not sent before the time was over.
     pub not_asked: u64,
-    /// Answers that came too late, or to no request.
+    /// Replies that came too late, or to no request.
     pub stray: u64,
     /// Ports whose counters cannot be read, because no subnet manager gave their device a LID.
     pub ports_without_lid: usize,
@@ -105,7 +105,7 @@ pub struct Stats {
 pub struct Swept {
     /// The shape of the subnet.
     pub subnet: Subnet,
-    /// State and counters of the ports of every device; empty where counters were not asked for.
+    /// State and counters of the ports of every device; empty if counters were not requested.
     pub readings: Vec<DeviceReading>,
     /// Forwarding tables of this shape of the subnet, and how long ago the oldest was read; none where none was.
     pub forwarding: Option<(Arc<Tables>, Duration)>,
@@ -122,7 +122,7 @@ pub enum SweepError {
     /// The port of the sweeping host broke.
     #[error("the port that the sweep goes through: {0}")]
     Transport(#[from] io::Error),
-    /// The sweeping host's own adapter does not answer.
+    /// The sweeping host's own adapter does not respond.
     #[error("the adapter of this host does not answer the first question of a sweep ({0})")]
     NoStart(&'static str),
 }
@@ -163,10 +163,10 @@ impl Sweeper {
         }
     }
 
-    /// Sweeps once. Blocks until all answers are in or given up, at most [`Settings::limit`] and a moment.
+    /// Sweeps once. Blocks until all replies are in or given up, at most slightly longer than [`Settings::limit`].
     ///
     /// # Errors
-    /// There is no sweep at all. A sweep with gaps is none: it reports its gaps.
+    /// No sweep was possible. A partial sweep is not an error: it reports its gaps.
     pub fn sweep(&mut self) -> Result<Swept, SweepError> {
         let begun = Instant::now();
         let mut stats = Stats::default();

@@ -222,7 +222,7 @@ impl Intake {
         let place = in_time(self.batches.clone().reserve_owned()).await?;
         let permit = in_time(Arc::clone(&self.decoding).acquire_owned()).await?;
         let (config, deltas) = (Arc::clone(&self.config), Arc::clone(&self.deltas));
-        // It goes on to its end if the sender does not wait for that.
+        // It completes even if the sender does not wait for it.
         let read = move || {
             let _held = (waiting, permit);
             let batch = Batch::read(format, &body, (&config, &deltas), now)?;

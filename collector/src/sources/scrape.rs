@@ -40,7 +40,7 @@ pub enum ScrapeError {
     /// A response that is no exposition.
     #[error("not an exposition: {0}")]
     Malformed(String),
-    /// An answer with another status than 200.
+    /// A response with another status than 200.
     #[error("not an exposition: status {0}")]
     Status(StatusCode),
     /// A scrape body beyond the limit.
@@ -87,7 +87,7 @@ impl ScrapeError {
 pub struct Scraper {
     client: Client,
     limits: Scrape,
-    /// One for each scrape that is being read. Waiting for a node that does not answer takes none: a
+    /// One for each scrape that is being read. Waiting for a node that does not respond takes none: a
     /// dead rack must not starve the others.
     reading: Semaphore,
     /// Byte budget of scrape bodies until their ingestion.
@@ -132,7 +132,7 @@ impl Scraper {
     /// Performs one scrape.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why it failed.
     pub async fn scrape(&self, target: &Target) -> Result<String, ScrapeError> {
         let fetched = self.fetch(target, None).await;
         fetched.map(|(page, _)| page)

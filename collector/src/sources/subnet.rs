@@ -108,16 +108,16 @@ impl SubnetSource {
     }
 }
 
-/// What a look at the source has brought.
+/// Result of one read of the source.
 #[derive(Debug, PartialEq)]
 pub enum Look {
     /// Text that is still to be read.
     Text(Sweep),
-    /// An own sweep, and the moment at which it began.
+    /// An own sweep, and the time at which it began.
     Swept(Box<Swept>, Timestamp),
 }
 
-/// Text of a sweep and the moment it is of.
+/// Text of a sweep and its time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sweep {
     /// What `ibnetdiscover` printed.
@@ -128,7 +128,7 @@ pub struct Sweep {
     pub at: Timestamp,
 }
 
-/// A source of the subnet with what it remembers between two looks.
+/// A source of the subnet with its state between two reads.
 pub struct Source {
     config: SubnetSource,
     stamp: Option<(SystemTime, u64)>,
@@ -139,7 +139,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source that has not been looked at.
+    /// A source that has not been read.
     pub fn new(config: SubnetSource) -> Self {
         Self {
             name_file: config.node_name_map.clone().map(NameFile::new),
@@ -271,7 +271,7 @@ fn to_text(bytes: Vec<u8>) -> String {
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// Output and complaints of a program that ends well.
+/// Output and error messages of a program that succeeds.
 async fn run_program(argv: &[String], limit: Duration) -> Result<(String, String), SubnetError> {
     let program = argv.first().cloned().unwrap_or_default();
     let io = |source| SubnetError::Io {
@@ -338,7 +338,7 @@ async fn read_at_most(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> io:
     Ok(kept)
 }
 
-/// A subnet as it is handed to the analysis.
+/// A subnet as it is passed to the analysis.
 struct Taken {
     subnet: Subnet,
     readings: Vec<DeviceReading>,

@@ -83,7 +83,7 @@ impl Follower {
         }
     }
 
-    /// What the switch reports and when it did; none if it is a file that has not changed.
+    /// The switch's report and its time; none if it is a file that has not changed.
     async fn look(&mut self) -> Option<(Result<Told, String>, Timestamp)> {
         let _one = self.programs.acquire().await.ok()?;
         let now = self.state.now();

@@ -15,7 +15,7 @@ use crate::mapping::Mappings;
 use crate::status::State;
 use crate::store::STALE_AFTER_SECONDS;
 
-/// How often file_sd files are looked at.
+/// Interval at which file_sd files are checked.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One file with what was last read from it.
@@ -30,7 +30,7 @@ struct Source {
     problem: Option<String>,
 }
 
-/// The list of targets, as far as it is known.
+/// The list of targets read so far.
 #[derive(Debug)]
 pub struct TargetList {
     fixed: Vec<Target>,
@@ -60,8 +60,8 @@ impl TargetList {
         self.sources.iter().all(|source| source.targets.is_some())
     }
 
-    /// Looks at the files. Returns whether the list may have changed; what is wrong is logged when it
-    /// begins, and what was read before then stays, as in Prometheus.
+    /// Checks the files. Returns whether the list may have changed; an error is logged when it
+    /// first occurs, and the previous content then stays, as in Prometheus.
     pub fn look(&mut self) -> bool {
         let mut changed = false;
         for source in &mut self.sources {

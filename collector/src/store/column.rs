@@ -217,7 +217,7 @@ impl Column {
         self.rows.get(row).map(|row| row.speaker)
     }
 
-    /// Begins a row again with another source: its count of the same thing began elsewhere.
+    /// Restarts a row with another source, whose count of the same thing began elsewhere.
     pub(super) fn hand_over(&mut self, row: usize, turn: Turn<'_>) {
         self.release(row);
         if let Some(row) = self.rows.get_mut(row) {
@@ -299,7 +299,7 @@ impl Column {
             cell
         };
         known.told = page;
-        // Once a turn of the ring, a row that has come to rest gives its line back.
+        // Once per cycle of the ring, a row that has become constant releases its line.
         let turned = page % turn.slots == 0 && page >= turn.slots;
         if turned && Cell::are_still(cells, counts) {
             let since = turn.axis.oldest();
@@ -318,7 +318,7 @@ impl Column {
         let line = self.free.pop().unwrap_or_else(|| {
             let line = self.cells.len() / slots.max(1);
             let cells = &mut self.cells;
-            // Windows are most of what a node takes: an eighth of spare room, not as much again.
+            // Windows are most of a node's memory: 12.5 % spare room, not 100 %.
             if cells.capacity() < cells.len() + slots {
                 cells.reserve_exact(slots.max(cells.len() / 8));
             }
@@ -400,7 +400,7 @@ impl Column {
         if self.rows.is_empty() {
             return false;
         }
-        // Of nearly every scrape all rows of a column are reported, and no more need be asked.
+        // In nearly every scrape all rows of a column are reported, and the rest can be skipped.
         let Told { page, .. } = self.told;
         let (is_whole, own) = (
             self.told.rows == self.rows.len(),

@@ -35,7 +35,7 @@ struct Voice {
     axis: Axis,
 }
 
-/// What one node reported lately; a switch is kept in the same way.
+/// Recent samples of one node; a switch is stored in the same way.
 #[derive(Debug, Clone, Default)]
 pub struct NodeHistory {
     /// The node's sources, in the order in which they were first seen.
@@ -142,9 +142,9 @@ impl NodeHistory {
         self.ingest_from(&Speaker::default(), reading, at);
     }
 
-    /// Ingests what one of several sources reports about the node. Of each series one source is believed:
-    /// another takes its place if it has precedence, or once that one has not reported the series for as
-    /// long as a node may be silent.
+    /// Ingests what one of several sources reports about the node. Each series is taken from one source:
+    /// another replaces it if it has precedence, or once that one has not reported the series for as
+    /// long as a node may be stale.
     pub fn ingest_from(
         &mut self,
         speaker: &Speaker,
@@ -257,7 +257,7 @@ impl NodeHistory {
         column.is_some_and(|column| column.metric.index == metric.index)
     }
 
-    /// Goes to the column of a metric, begun if there is none.
+    /// Goes to the column of a metric, created if missing.
     fn go_to(&mut self, metric: &'static Metric) {
         if !self.stands_at(metric) {
             let place = self
@@ -324,13 +324,13 @@ impl NodeHistory {
         self.push(arrival, row, told.value, result);
     }
 
-    /// The row of a series in its column, made if there is none and room for it.
+    /// The row of a series in its column, created if missing and there is room for it.
     fn row(&mut self, arrival: Arrival, metric: &'static Metric, labels: &Labels) -> Option<usize> {
         self.go_to(metric);
         let turn = turn(&self.voices, self.slots, arrival)?;
         let column = self.columns.get_mut(self.at_column)?;
-        // After all that there are, what reports none twice reports another: no need to look for
-        // it.
+        // Once all known rows are reported, a source that reports none twice reports a new one: no need to search
+        // for it.
         let is_another = arrival.distinct && column.is_told_whole(turn);
         let known = (!is_another).then(|| column.by_labels(labels)).flatten();
         if known.is_some() {
@@ -346,8 +346,8 @@ impl NodeHistory {
         Some(column.add(labels.clone(), turn))
     }
 
-    /// Ends one scrape: series that have been away for longer than a node may be silent are
-    /// forgotten.
+    /// Ends one scrape: series that have been absent for longer than a node may be stale are
+    /// dropped.
     fn finish(&mut self, arrival: Arrival, at: Timestamp) {
         let voices = &self.voices;
         let axis = |speaker: u16| voices.get(usize::from(speaker)).map(|voice| &voice.axis);

@@ -1,9 +1,9 @@
-//! Lines that the expositions of equal nodes have alike: read once for one node, recognized by their bytes on all
+//! Lines that the expositions of equal nodes have in common: parsed once for one node, recognized by their bytes on all
 //! others.
 //!
-//! A template is the exposition of one node: every series by what stands before its value, in order, with what that
-//! means. An exposition that follows it is compared with it and not read again, but for its values. Lines that are
-//! others, such as those that report serial numbers, are read as they are; what an exposition reports never depends on
+//! A template is the exposition of one node: every series by the text before its value, in order, with its
+//! meaning. An exposition that follows it is compared with it and not parsed again, except for its values. Lines that
+//! differ, such as those with serial numbers, are parsed as they are; what an exposition reports never depends on
 //! a template.
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use crate::store::series_names::{Meaning, Shared, meaning};
 const MOST_TEMPLATES: usize = 16;
 /// Shorter scrapes cost little as they are.
 const SHORTEST: usize = 64;
-/// Every so many lines one is looked at, to see which template a scrape follows.
+/// One of so many lines is checked, to find the template that a scrape follows.
 const SAMPLED: usize = 16;
 /// Maximum bytes of name and labels of a stored series, so that labels cannot exhaust memory. Railscope's have less than
 /// 300 bytes.

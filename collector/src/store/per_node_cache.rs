@@ -31,7 +31,7 @@ impl<K, T> Default for Kept<K, T> {
 }
 
 impl<K: PartialEq, T> Kept<K, T> {
-    /// Begins a tick: what the last one did not ask for is forgotten.
+    /// Begins a tick: entries that the last one did not use are dropped.
     pub fn begin(&mut self) {
         let last = self.tick;
         self.of.retain(|_, one| one.tick == last);

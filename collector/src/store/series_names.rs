@@ -50,7 +50,7 @@ pub(super) enum Meaning {
     Kept(&'static Metric, Option<HistogramPart>),
     /// One that nothing here reads.
     Unread,
-    /// No row of the catalogue, or none that an exporter writes.
+    /// Not in the catalogue, or not written by any exporter.
     Unknown,
 }
 

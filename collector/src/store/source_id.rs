@@ -34,7 +34,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// One exporter that is a source of a part. Those that order first are believed first.
+/// One exporter that is a source of a part. The order is the precedence.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Speaker {
     /// The exporter's rank: 0 is Railscope's own.

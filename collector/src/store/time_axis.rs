@@ -7,8 +7,8 @@ use railscope_model::fabric::Timestamp;
 pub const WINDOW_SECONDS: f64 = 150.0;
 /// The same of a switch: what a cable loses shows the finer the longer both of its ends are counted.
 pub const SWITCH_WINDOW_SECONDS: f64 = 290.0;
-/// Scrapes that it holds however slowly they come: switches are read more rarely than nodes, and comparing
-/// three times of nine readings takes 28.
+/// Minimum number of scrapes that it holds: switches are read more rarely than nodes, and comparing
+/// three times of nine readings needs 28.
 pub const WINDOW_PAGES: u32 = 30;
 /// Scrapes that come sooner one after the other share a slot: exporters sample once a second. With the window
 /// it bounds the memory of a series.
@@ -130,7 +130,7 @@ impl Axis {
         (steps >= 2).then(|| seconds / f64::from(steps))
     }
 
-    /// How many slots there must be, so that a scrape read `at` drives none out that is within the
+    /// Number of slots needed so that a scrape read `at` drives none out that is within the
     /// window.
     pub(super) fn slots_for(&self, at: Timestamp) -> u32 {
         let slots = self.times.len() as u32;

@@ -19,12 +19,12 @@ pub enum Quality {
     Ok,
     /// Not reported, although its source was seen.
     Gap,
-    /// A counter fell. What it counted after its reset is known, what it counted before is not. A counter of
-    /// few bits that has wrapped looks alike here; exporters know the width and unwrap.
+    /// A counter fell. The count since its reset is known, the count before is not. A wrapped counter
+    /// of few bits looks the same here; exporters know the width and unwrap.
     Reset,
 }
 
-/// One slot of a series, quality included: a gauge's value, or how much a counter rose. Rises keep seven digits.
+/// One slot of a series, quality included: a gauge's value, or the increase of a counter. Increases keep seven digits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell(f32);
 
@@ -140,7 +140,7 @@ impl DoubleEndedIterator for Slots<'_> {
         self.slot(self.end, self.at_end)
     }
 
-    /// The ring in its two pieces, so that no slot asks where the ring ends.
+    /// The ring in its two pieces, so that no slot has to check for the end of the ring.
     #[inline]
     fn rfold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut each: F) -> B {
         let pages = (self.end - self.front) as usize;
@@ -193,7 +193,7 @@ pub(crate) fn sign_above(labels: &Labels, seconds: f64) -> Option<f64> {
     }
 }
 
-/// How much a counter rose.
+/// Increase of a counter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Increase {
     /// The rise, in the counter's unit.
@@ -214,19 +214,19 @@ impl Add for Increase {
     }
 }
 
-/// What a counter stood at on one scrape.
+/// Value of a counter on one scrape.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Count {
     /// When the scrape was read.
     pub at: Timestamp,
-    /// What it stood at; no number before a reset.
+    /// Its value; no number before a reset.
     pub count: f64,
-    /// How much it has risen from then to the next scrape that reported it.
+    /// Its increase from then to the next scrape that reported it.
     pub rise: f64,
 }
 
 impl Count {
-    /// What the counter stood at on this scrape or after it, `later` being the next that reported it. `None`
+    /// Value of the counter on this scrape or after it, `later` being the next that reported it. `None`
     /// after the newest scrape, and before a reset.
     pub fn until(self, later: Option<Self>, at: Timestamp) -> Option<f64> {
         if self.count.is_nan() {
@@ -292,8 +292,8 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// What scrapes reported about a gauge, oldest first, to seven digits; of a counter, how much it
-    /// rose before each of them. Resets and gaps are omitted.
+    /// Reported values of a gauge, oldest first, to seven digits; of a counter, its
+    /// increase before each of them. Resets and gaps are omitted.
     pub fn values(self) -> impl DoubleEndedIterator<Item = f64> + 'a {
         let counts = self.counts;
         self.slots()
@@ -346,8 +346,8 @@ impl<'a> Window<'a> {
         steps.fold(0.0, f64::max)
     }
 
-    /// Whether the source of the samples has missed a scrape: what it reported last is of another
-    /// moment than what others report now.
+    /// Whether the source of the samples has missed a scrape: its last report is from another
+    /// time than the current reports of others.
     pub fn is_late(self, now: Timestamp) -> bool {
         let usual = self.axis.usual_step();
         usual.is_some_and(|step| now.seconds_since(self.axis.heard()) > LATE_STEPS * step)
@@ -361,14 +361,14 @@ impl<'a> Window<'a> {
         reached == oldest || reached.is_some_and(|at| newest.seconds_since(at) >= seconds)
     }
 
-    /// What a counter stood at on each scrape that reported it, newest first.
+    /// Values of a counter on each scrape that reported it, newest first.
     pub fn counts(self) -> impl Iterator<Item = Count> + 'a {
         let mut later: Option<(f64, Cell)> = None;
         let newest = self.latest;
         let told = self.slots().rev().filter(|(_, cell)| cell.is_told());
         told.map(move |(at, cell)| {
             let (count, rise) = later.map_or((newest, 0.0), |(count, rise)| {
-                // What it stood at before it fell is not known, nor anything earlier.
+                // Its value before it fell is not known, nor any earlier one.
                 let is_reset = rise.0.is_sign_negative();
                 let rise = f64::from(rise.0);
                 (if is_reset { f64::NAN } else { count - rise }, rise)
@@ -378,7 +378,7 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// What a counter stood at, as if it had risen evenly between two scrapes. `None` outside of the window,
+    /// Value of a counter, interpolated linearly between two scrapes. `None` outside of the window,
     /// and before a reset.
     pub fn count_at(self, at: Timestamp) -> Option<f64> {
         let mut later: Option<Count> = None;
@@ -404,8 +404,8 @@ impl<'a> Window<'a> {
             })
     }
 
-    /// How much a counter rose within the last `seconds` before its newest point, and over how many
-    /// seconds that was seen. `None` with fewer than two points, and of what is no counter.
+    /// Increase of a counter within the last `seconds` before its newest point, and the seconds
+    /// over which it was seen. `None` with fewer than two points, and if it is not a counter.
     #[inline]
     pub fn increase(self, seconds: f64) -> Option<Increase> {
         let end = self.axis.heard();
@@ -422,7 +422,7 @@ impl<'a> Window<'a> {
     }
 
     /// As [`Self::increase`]; where scrapes are farther apart than that, of the newest step between two of them, if it is no
-    /// gap. For what is looked at by itself: differences of two such increases mean nothing.
+    /// gap. For single evaluations: differences of two such increases mean nothing.
     pub fn newest_increase(self, seconds: f64) -> Option<Increase> {
         self.increase(seconds).or_else(|| {
             let step = self.axis.usual_step()?;

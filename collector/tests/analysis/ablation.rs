@@ -1,4 +1,4 @@
-//! A step that is left out is out: what it does, nobody does.
+//! A disabled step has no effect, and no other step replaces it.
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
@@ -29,7 +29,7 @@ fn run(fault: &Fault, without: Option<Step>, ticks: u64) -> Vec<String> {
     Vec::new()
 }
 
-/// Ports of a rail that lose their light, by node and rail.
+/// Ports of a rail that lose their link, by node and rail.
 fn dark(is_dark: fn(usize, usize) -> bool) -> Box<Fault> {
     Box::new(move |node, _, mut text| {
         for rail in (0..RAILS).filter(|rail| is_dark(node, *rail)) {
@@ -54,7 +54,7 @@ fn a_dead_leaf_is_one_incident_and_without_parents_one_for_each_cable() {
 fn one_tick_opens_nothing_unless_it_is_proof_or_nobody_waits_for_a_second() {
     let port = dark(|node, rail| (node, rail) == (2, 1));
     let leaf = dark(|_, rail| rail == 1);
-    // Other hosts have light: it is no more than some of its cables.
+    // Other hosts have a link: only some of its cables are down.
     let half = dark(|node, rail| rail == 1 && node < NODES / 2);
     let two = dark(|_, rail| rail <= 1);
     let gpu = |tells: bool| -> Box<Fault> {

@@ -1,4 +1,4 @@
-//! A made-up cluster as its exporters' pages and its subnet's text.
+//! A synthetic cluster as its exporters' expositions and its subnet's text.
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
@@ -14,7 +14,7 @@ pub(crate) fn node(index: usize) -> NodeName {
     format!("n{index}").parse().expect("a name")
 }
 
-/// A healthy page of one node, with counters that have run for `seconds`.
+/// A healthy exposition of one node, with counters that have run for `seconds`.
 pub(crate) fn page(node: usize, seconds: u64) -> String {
     let mut page = String::new();
     for rail in 0..RAILS {
@@ -55,7 +55,7 @@ railscope_gpu_clock_event_seconds_total{{gpu="{rail}",reason="hw_thermal"}} 0
 /// Which leaf a node's NIC of a rail is connected to, from 0; `None` for a cable that is cut.
 pub(crate) type Cabling = dyn Fn(usize, usize) -> Option<usize>;
 
-/// Every NIC on the leaf of its own rail.
+/// Every NIC on the leaf of its rail.
 pub(crate) fn as_planned(_: usize, rail: usize) -> Option<usize> {
     Some(rail)
 }

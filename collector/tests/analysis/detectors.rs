@@ -41,7 +41,7 @@ fn numbers(source: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What a source says of its thresholds: its list of rules, and what it makes thresholds of.
+/// Thresholds in a source file: its list of rules, and the constants used as thresholds.
 fn explained(source: &str) -> String {
     let rules = source.split_once("fn rules(&self)");
     let rules = rules.and_then(|(_, after)| Some(after.split_once("\n    }\n")?.0));
@@ -57,7 +57,7 @@ fn every_number_that_a_detector_takes_is_among_its_thresholds() {
     for file in files(folder) {
         let source = fs::read_to_string(&file).expect("a source");
         let mut said = explained(&source);
-        // A detector may keep its rules in a file of its own.
+        // A detector may keep its rules in a separate file.
         said += &fs::read_to_string(file.with_extension("").join("rules.rs")).unwrap_or_default();
         for name in numbers(&source) {
             assert!(said.contains(name), "{name} of {}", file.display());

@@ -1,4 +1,4 @@
-//! Cables of Ethernet ports: what goes wrong on them, the network interface counts.
+//! Cables of Ethernet ports: their errors are counted by the network interface.
 
 use super::cluster::RAILS;
 use super::{Fault, check};
@@ -65,7 +65,7 @@ fn an_interface_that_loses_its_link_is_named_where_no_rdma_ports_are_known() {
                 let is_down = netdev == "eth4" && down(node) && seconds >= 80;
                 let carrier = u8::from(!is_down);
                 page += &format!("railscope_nic_carrier{{netdev=\"{netdev}\"}} {carrier}\n");
-                // The kernel knows no speed of an interface without a link.
+                // The kernel reports no speed of an interface without a link.
                 if !is_down {
                     let speed = gigabits * 125_000_000;
                     page += &format!(

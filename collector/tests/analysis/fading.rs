@@ -8,7 +8,7 @@ use super::incidents;
 const DOWNED: &str =
     "railscope_rdma_port_errors_total{device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"}";
 
-/// Classes of what is named at each of so many pages, every 5 s; none where nothing is.
+/// Classes named at each of so many scrapes, every 5 s; none where nothing is.
 fn classes(pages: u64, told: impl Fn(usize, u64, String) -> String) -> Vec<String> {
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());

@@ -206,7 +206,7 @@ fn the_first_counted_xid_is_an_event_and_an_old_count_is_not() {
     assert_eq!(incidents(&view), Vec::<String>::new());
 }
 
-/// What the kernel log of node 3 says, by series; times are seconds of the test.
+/// Content of the kernel log of node 3, by series; times are seconds of the test.
 fn logged(lines: &'static [(&str, f64)]) -> Box<Fault> {
     with(move |node, _| {
         let lines = lines.iter().filter(|_| node == 3);

@@ -1,4 +1,4 @@
-//! What the hardware of nodes says of itself, and what is only how such boards are.
+//! What the hardware of nodes reports, and what is normal for such boards.
 
 use super::cluster::NODES;
 use super::{Fault, check, incidents, run_from_the_start, with};
@@ -22,7 +22,7 @@ fn a_fan_in_a_critical_state_is_named_unless_it_is_so_everywhere() {
     check(&fan(|node, _| u32::from(node == 3)), &[]);
     check(&fan(|_, _| 2), &[]);
     check(&fan(|node, _| if node < NODES / 2 { 2 } else { 0 }), &[]);
-    // It comes and goes.
+    // It is intermittent.
     check(
         &fan(|node, seconds| if node == 3 && seconds % 20 < 10 { 2 } else { 0 }),
         &[],

@@ -1,11 +1,11 @@
-//! What nodes and GPUs say of their own health: each fault is named, and what all share is not.
+//! Health reports of nodes and GPUs: each fault is named, and what all share is not.
 
 use railscope_model::identity::Part;
 
 use super::cluster::{NODES, RAILS};
 use super::{Fault, check, of_gpus, run, with};
 
-/// A series of one node that rises by so much a second, and stands still on all others.
+/// A series of one node that rises by so much a second, and is constant on all others.
 pub(super) fn rises(
     series: &'static str,
     culprits: &'static [usize],
@@ -280,7 +280,7 @@ fn stalls_are_the_hypervisors_where_stolen_time_explains_them() {
             )
         })
     };
-    // Too little to be told by itself, and next to nothing.
+    // Too little to be reported by itself, and a negligible value.
     for (stolen, expected) in [(0.004, "host-steal"), (0.0004, "host-stalls")] {
         let named = format!("{expected} host/n5 gpus=4 [gpu/n5:0 gpu/n5:1 gpu/n5:2 gpu/n5:3]");
         check(&stalls_and(stolen), &[&named]);
@@ -323,7 +323,7 @@ fn an_interface_that_is_set_up_otherwise_than_most_is_named_unless_it_is_not_on_
     );
     check(&mtu(3, ""), &[]);
     check(&mtu(NODES, "mlx5_2"), &[]);
-    // An exporter that relates no interface to an RDMA device: who counts pause by priority is on the fabric.
+    // An exporter that relates no interface to an RDMA device: an interface that counts pause by priority is on the fabric.
     let pauses = with(|_, _| {
         String::from(
             "railscope_nic_pfc_frames_total{netdev=\"eth2\",priority=\"3\",direction=\"receive\"} 1\n",
@@ -476,7 +476,7 @@ fn a_port_that_moves_more_than_the_nodes_others_has_a_neighbour_unless_its_rail_
 fn a_port_on_which_a_job_that_stops_ends_last_has_no_neighbour() {
     let moves = with(|node, seconds| {
         of_gpus(|rail| {
-            // All stand still from 120 s on, one rail moves on for 10 s more.
+            // All stop at 120 s, one rail continues for 10 s more.
             let until = if (node, rail) == (4, 3) { 130 } else { 120 };
             let bytes = 1e9 * seconds.min(until) as f64;
             let way = |way| {

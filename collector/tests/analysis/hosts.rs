@@ -76,7 +76,7 @@ fn a_node_that_saves_a_checkpoint_for_its_job_does_not_stall() {
     }
 }
 
-/// One step between two scrapes does not say for how much of it a node waited.
+/// One step between two scrapes does not show for how much of it a node waited.
 #[test]
 fn one_long_step_between_scrapes_is_no_stall_and_five_are() {
     let ever = |lasting: f64| -> BTreeSet<String> {
@@ -128,7 +128,7 @@ fn a_host_whose_processes_wait_for_cpu_or_memory_is_named_in_its_job() {
         assert_eq!(in_job.len(), 1, "{in_job:?}");
         assert!(in_job[0].starts_with("host-stalls host/n2"), "{in_job:?}");
     }
-    // The two nodes of another job ask for more by design.
+    // The two nodes of another job use more by design.
     let small = |node| if node >= 6 { 0.45 } else { 0.02 };
     check(&in_jobs(pressure("cpu", small)), &[]);
     check(&pressure("cpu", small), &[]);

@@ -1,11 +1,11 @@
-//! Jobs: a fault holds up all of the jobs on the part, and parts are held against those of their own job.
+//! Jobs: a fault delays all jobs on the part, and parts are compared with those of their own job.
 
 use railscope_collector::analyzer::ClusterView;
 
 use super::cluster::{NODES, RAILS};
 use super::run;
 
-/// Lines of a page that say which job holds each GPU of a node.
+/// Lines of an exposition with the job on each GPU of a node.
 pub(super) fn held(page: String, job: &str) -> String {
     let lines = (0..RAILS).map(|gpu| {
         format!(

@@ -1,4 +1,4 @@
-//! Readings near their limits, and scrapes that are farther apart than the times that rules look at.
+//! Readings near their limits, and scrapes that are farther apart than the windows of rules.
 
 use super::health::pause_of_one;
 use super::{check, incidents, of_gpus, run_every, set, with};
@@ -56,7 +56,7 @@ fn a_rate_near_its_limit_is_one_incident_until_it_is_below() {
         // Nearly four windows.
         incidents(&run_every(15, 0, &errors)).len()
     };
-    // The limit is two in a window, the least that is looked at five.
+    // The limit is two in a window, the minimum that is evaluated is five.
     let at_the_end = |last: f64| found_after(&[30.0, last, last, last]);
     assert_eq!([at_the_end(8.0), at_the_end(3.0)], [1, 0]);
     assert_eq!(found_after(&[8.0; 4]), 0);

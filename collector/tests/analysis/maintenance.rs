@@ -16,7 +16,7 @@ const FEW: usize = 8;
 /// Nodes that have more cables than a storm needs, on each leaf.
 const MANY: usize = 56;
 
-/// A cluster whose pages and subnet a test changes from tick to tick.
+/// A cluster whose expositions and subnet a test changes from tick to tick.
 struct Run {
     analyzer: Analyzer,
     nodes: usize,
@@ -161,7 +161,7 @@ fn cables_of_many_switches_lost_at_once_are_one_storm_and_those_of_one_are_its_o
 #[test]
 fn cables_that_were_lost_before_are_no_storm() {
     let mut run = Run::of(MANY);
-    // A run has just begun: nobody knows since when.
+    // A run has just begun: the start of the fault is unknown.
     run.ticks(1, &[]);
     let view = run.ticks(20, &rails(0..3));
     let expected = (0..3).map(|leaf| format!("switch-down switch/leaf-{leaf}"));

@@ -11,7 +11,7 @@ impl Memory {
         Self(DETECTORS.iter().map(|build| build()).collect())
     }
 
-    /// Shows them a tick; they say what those say that have never seen one.
+    /// Runs a tick with them; the results equal those of new detectors.
     pub(crate) fn look(&mut self, analyzer: &Analyzer, view: &ClusterView) {
         let seen = analyzer.seen(view);
         for (detector, build) in self.0.iter_mut().zip(DETECTORS) {

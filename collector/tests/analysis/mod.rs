@@ -1,4 +1,4 @@
-//! From exporters' pages and subnet text to incidents: one fault in, one named part out.
+//! From exporters' expositions and subnet text to incidents: one fault in, one named part out.
 
 mod ablation;
 mod bad_input;
@@ -32,7 +32,7 @@ use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
-/// How a fault changes a node's page: node, seconds since the start, page.
+/// How a fault changes a node's exposition: node, seconds since the start, exposition.
 type Fault = dyn Fn(usize, u64, String) -> String;
 
 /// A healthy cluster for ten ticks, then twenty with the fault.
@@ -116,7 +116,7 @@ fn check(fault: &Fault, expected: &[&str]) {
     assert_eq!(incidents(&view), expected, "{:#?}", view.incidents);
 }
 
-/// Adds lines to every page: `line` is given the node and the seconds since the start.
+/// Adds lines to every exposition: `line` is given the node and the seconds since the start.
 fn with(line: impl Fn(usize, u64) -> String + 'static) -> Box<Fault> {
     Box::new(move |node, seconds, page: String| page + &line(node, seconds))
 }
@@ -313,7 +313,7 @@ fn a_gpu_with_a_low_clock_and_a_reason_is_slow_and_with_a_low_clock_alone_is_not
 
 #[test]
 fn a_node_that_falls_silent_says_nothing_about_its_parts() {
-    // Its last page had a port down, once: one tick opens nothing, and later nothing is known.
+    // Its last scrape had a port down, once: one tick opens nothing, and later nothing is known.
     let down = set(
         4,
         r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#,
@@ -355,7 +355,7 @@ fn one_bad_scrape_opens_nothing_and_a_closed_incident_waits_for_twelve_quiet_tic
     assert_eq!(open, (6..=17).collect::<Vec<_>>());
 }
 
-/// Two sweeps: the first whole, the second as cut; then enough ticks to open.
+/// Two sweeps: the first complete, the second as cut; then enough ticks to open.
 fn run_subnet(second: &str) -> ClusterView {
     let mut analyzer = Analyzer::default();
     analyzer.take_subnet(parse_ibnetdiscover(&subnet(&as_planned)), at(0));

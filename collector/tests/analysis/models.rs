@@ -1,4 +1,4 @@
-//! Devices of several models side by side: what one model reaches, another need not.
+//! Devices of several models side by side: what one model reaches, another may not.
 
 use super::cluster::RAILS;
 use super::{check, incidents, run_from_the_start, set};

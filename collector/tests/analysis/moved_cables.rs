@@ -69,6 +69,6 @@ fn errors_of_moved_cables_become_one_miscabling() {
         named_of_moved_cables("port_up", 14),
         [vec![], down, moved.clone()]
     );
-    // A cable that is moved loses its link: that says nothing until it should have been seen where it hangs.
+    // A cable that is moved loses its link: that is no evidence until it should have been seen at its new port.
     assert_eq!(named_of_moved_cables("link_downed", 13), [vec![], moved]);
 }

@@ -1,4 +1,4 @@
-//! What is really lost where many cables are: the switch, or the hosts, whichever sweep or exporter says so first.
+//! The root cause of many lost cables: the switch, or the hosts, whether sweep or exporter reports it first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ fn by_rack(node: usize, _: usize) -> Option<usize> {
     Some(node / 2)
 }
 
-/// Ports that lose their light, of which no sweep tells yet, and nodes that say nothing any more, whose cables
+/// Ports that lose their link before any sweep shows it, and nodes that no longer report, whose cables
 /// the sweep misses. Incidents 25 and 50 s later.
 fn check(
     cabling: &'static Cabling,
@@ -174,7 +174,7 @@ fn what_the_first_hosts_say_of_a_dead_leaf_waits_for_the_others() {
     );
 }
 
-/// How ports of rail 1 go dark, and how that is looked at.
+/// How ports of rail 1 go dark, and how that is scraped.
 #[derive(Debug, Default, Clone, Copy)]
 struct Dark<'a> {
     hosts: &'a [usize],
@@ -182,7 +182,7 @@ struct Dark<'a> {
     read_last: bool,
     /// They count the loss themselves.
     counts: bool,
-    /// Whoever is to be looked at again is, as soon as that tells anything new.
+    /// Nodes that need a confirmation scrape get it as soon as it can return new data.
     looked_at_again: bool,
 }
 
@@ -220,7 +220,7 @@ fn rounds_to_an_incident(dark: Dark<'_>) -> (usize, BTreeSet<String>) {
     (usize::MAX, BTreeSet::new())
 }
 
-/// The page of a host whose port of rail 1 is down, and may count that, or is not.
+/// The exposition of a host whose port of rail 1 is down, and may count that, or is not.
 fn rail_1(index: usize, seconds: u64, is_dark: bool, counts: bool) -> String {
     let mut text = page(index, seconds);
     if is_dark {
@@ -238,7 +238,7 @@ fn rail_1(index: usize, seconds: u64, is_dark: bool, counts: bool) -> String {
 #[test]
 fn a_port_that_has_counted_its_loss_waits_for_a_second_look_too() {
     let port = BTreeSet::from(["port-down link/n2:mlx5_1/1".to_owned()]);
-    // Pages are as old as the last sample: that others are up was perhaps true before the loss.
+    // A scrape returns the last sample: the others' up state may be from before the loss.
     for (read_last, counts) in [(false, true), (true, true), (false, false)] {
         let dark = Dark {
             hosts: &[2],
@@ -266,7 +266,7 @@ fn a_port_that_has_counted_its_loss_waits_for_a_second_look_too() {
 #[test]
 fn a_port_that_was_looked_at_again_before_the_tick_waits_for_no_other() {
     let port = BTreeSet::from(["port-down link/n2:mlx5_1/1".to_owned()]);
-    // Read last, its second look comes after the tick.
+    // Read last, its confirmation scrape comes after the tick.
     for (read_last, rounds) in [(false, 1), (true, 2)] {
         let dark = Dark {
             hosts: &[2],
@@ -296,7 +296,7 @@ fn a_port_is_no_sooner_named_because_another_on_its_leaf_has_long_been_down() {
     }
     let long = ["port-down link/n5:mlx5_1/1 gpus=1 [gpu/n5:1]"];
     assert_eq!(take(200, 5, true), long);
-    // Two looks at one host say nothing of the others yet: they may be as dark.
+    // Two scrapes of one host are no evidence about the others yet: they may be down as well.
     let (page, again) = (rail_1(2, 206, true, false), rail_1(2, 208, true, false));
     analyzer.ingest(&node(2), &page, at(206));
     analyzer.ingest(&node(2), &again, at(208));

@@ -108,7 +108,7 @@ fn a_nic_that_its_switch_halts_is_named_if_it_is_the_only_one() {
     let halted = |node, rail| [if (node, rail) == (5, 1) { 0.7 } else { 0.0 }, 0.0];
     let storm = "pfc-storm link/n5:mlx5_1/1 gpus=1 [gpu/n5:1]";
     check(&lanes(halted, 1e7), &[storm]);
-    // It may send to a port that is full, which no switch here can tell.
+    // It may send to a port that is full, which no switch here can show.
     check(&lanes(halted, 1e10), &[]);
     // Nor that of a node that counts no pause.
     let halts = lanes(halted, 1e7);

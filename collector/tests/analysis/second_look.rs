@@ -1,4 +1,4 @@
-//! Nodes that have just lost something are looked at again before the next tick, which then waits for no other.
+//! Nodes that have just lost a link are scraped again before the next tick, which then waits for no other.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{incidents, of_gpus};
 
 const LOSER: usize = 6;
 
-/// The page of a node, with its GPUs' NVLinks, of which one GPU of the loser may have lost one.
+/// The exposition of a node, with its GPUs' NVLinks, of which one GPU of the loser may have lost one.
 fn linked(index: usize, seconds: u64, is_lost: bool) -> String {
     let links = of_gpus(|gpu| {
         let lost = u64::from(is_lost && (index, gpu) == (LOSER, 1));
@@ -21,8 +21,8 @@ fn linked(index: usize, seconds: u64, is_lost: bool) -> String {
     page(index, seconds) + &links
 }
 
-/// What is open at the tick after a loss, with pages of the loser at these seconds after it: and whether a second look was
-/// asked for after each.
+/// Open incidents at the tick after a loss, with scrapes of the loser at these seconds after it, and whether a confirmation was
+/// requested after each.
 fn after_a_loss(pages: &[(u64, bool)]) -> (Vec<String>, Vec<bool>) {
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());

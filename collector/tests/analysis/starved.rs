@@ -67,7 +67,7 @@ fn is_pulse(second: u64) -> bool {
 
 /// Sums of a GPU whose step takes 2 s, half of it communication, as an exporter has read them `late` seconds after each
 /// second of a pulse was due. Its thread lost the CPU between the driver's sample and the clock, so that what it
-/// adds for the first half of a step stands for more time than that had, and for the second half less.
+/// adds for the first half of a step covers more time than that had, and for the second half less.
 fn gpu_sums(gpu: usize, second: u64, late: f64) -> String {
     let share = |second: u64| if second.is_multiple_of(2) { 0.8 } else { 0.2 };
     let lateness = |second: u64| {
@@ -99,7 +99,7 @@ fn in_pulses(index: usize, second: u64) -> String {
 #[test]
 fn a_gpu_that_is_read_late_in_pulses_of_load_is_not_slow() {
     let pulses = Second {
-        // A tenth of the scrapes fails: those of two nodes during a pulse.
+        // 10 % of the scrapes fail: those of two nodes during a pulse.
         answers: &|index, second| !(is_pulse(second) && index % 4 == 1),
         runs: &|_| true,
         exposition: &in_pulses,

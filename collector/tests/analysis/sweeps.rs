@@ -1,4 +1,4 @@
-//! Cables that are missing from sweeps of the subnet that are not whole.
+//! Cables that are missing from partial sweeps of the subnet.
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;

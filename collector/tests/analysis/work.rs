@@ -1,4 +1,4 @@
-//! GPUs that need longer than their peers at the same clock: the slow one is named, and who was only read at another moment
+//! GPUs that need longer than their peers at the same clock: the slow one is named, and one that was only read at another time
 //! is not.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ fn active(percent: fn(usize, usize) -> f64) -> Box<Fault> {
     with(move |node, _| activity(|gpu| percent(node, gpu)))
 }
 
-/// What is named at each page, with these lines by node and second.
+/// What is named at each scrape, with these lines by node and second.
 fn by_the_page(
     every: usize,
     until: u64,
@@ -67,7 +67,7 @@ fn window_of_a_step(node: usize, gpu: usize, seconds: u64) -> f64 {
 fn activity_that_was_read_at_other_moments_accuses_no_gpu() {
     let slow = |node, gpu, _| if (node, gpu) == (1, 2) { 44.0 } else { 40.0 };
     assert!(ever_named(1, sampled(slow)).contains("gpu-slow gpu/n1:2 gpus=1 []"));
-    // All of a job computes less from the 30th second on, and what two GPUs told is older than what the others did.
+    // All of a job computes less from the 30th second on, and the reports of two GPUs are older than those of the others.
     let late = |node: usize, gpu: usize, seconds| {
         let told = if node == 2 && gpu < 2 { 3 } else { 0 };
         if seconds < 30 + told { 40.0 } else { 33.0 }
@@ -123,7 +123,7 @@ fn sums(gpu: usize, monitored: f64, active: f64) -> String {
     )
 }
 
-/// Windows of activity that say nothing, and sums that tell of the same time who works more; cycles of tensor cores too.
+/// Windows of activity that show nothing, and sums that show which GPU works more in the same time; cycles of tensor cores too.
 fn counted(more: fn(usize, usize) -> f64, with_cycles: bool) -> Box<Fault> {
     with(move |node, seconds| {
         let sums = of_gpus(|gpu| {
@@ -159,7 +159,7 @@ fn sums_tell_who_works_more_where_windows_of_activity_do_not() {
     }
 }
 
-/// Work of a job: the share of each moment with tensor operations, and so that of a time that ends now.
+/// Work of a job: the share of each instant with tensor operations, and so that of a window that ends now.
 fn done(until: f64, share: impl Fn(f64) -> f64) -> f64 {
     let steps = (until * 100.0) as usize;
     (0..steps)
@@ -169,7 +169,7 @@ fn done(until: f64, share: impl Fn(f64) -> f64) -> f64 {
 
 #[test]
 fn a_gpu_that_is_read_at_other_moments_is_not_slow_by_its_sums() {
-    // Steps of 2.5 s of which 1 s is communication, scraped at each second one: whoever is read half a second later than
+    // Steps of 2.5 s of which 1 s is communication, scraped at each second one: a GPU read half a second later than
     // the others has more of the computing in its last second, always.
     let steps = |at: f64| if at % 2.5 < 1.5 { 0.6 } else { 0.0 };
     let starts = |at: f64| if at < 31.3 { 0.0 } else { 0.4 };
@@ -184,7 +184,7 @@ fn a_gpu_that_is_read_at_other_moments_is_not_slow_by_its_sums() {
     for (job, share) in jobs {
         let named = ever_named(5, |index, seconds| {
             let told = of_gpus(|gpu| {
-                // One GPU is read late, another ever later, until it is read anew; on one node all but one hang a little.
+                // One GPU is read late, another ever later, until it is read again; on one node all but one block briefly.
                 let late = match (index, gpu) {
                     (1, 2) | (3, 3) => 0.9,
                     (2, 1) => 0.05 * (seconds % 60) as f64,

@@ -1,4 +1,4 @@
-//! Targets that answer in every wrong way: one server, whose path is the kind of its response.
+//! Targets with all kinds of invalid responses: one server, whose path is the kind of its response.
 
 use std::io;
 use std::time::Duration;

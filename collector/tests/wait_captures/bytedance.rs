@@ -61,7 +61,7 @@ pub(crate) fn read(path: &Path) -> Result<Job, Box<dyn std::error::Error>> {
             let (compute, wait) = step.get(rank)?;
             let busy = union(compute.iter().copied());
             let any = union(compute.iter().chain(wait).copied());
-            // What overlaps with a kernel holds nobody up.
+            // What overlaps with a kernel delays no rank.
             Some(StepTimes {
                 step_seconds: end - begin,
                 wait_seconds: any - busy,

@@ -26,7 +26,7 @@ pub(crate) fn ports(path: &Path) -> Result<BTreeMap<String, Readings>, Box<dyn s
     Ok(ports)
 }
 
-/// What a port can send, with what its clock and the two readings' moments may err.
+/// What a port can send, with the error of its clock and of the two readings' times.
 pub(crate) fn wire_bytes_per_second(port: &str) -> f64 {
     let gigabits = if port.starts_with("TwoHundredGigE") {
         200.0

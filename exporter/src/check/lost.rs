@@ -1,4 +1,4 @@
-//! GPUs that do not answer, with what the kernel log reports of them: a GPU that fell off the bus heads the report.
+//! GPUs that do not respond, with their kernel log messages: a GPU that fell off the bus heads the report.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const OFF_THE_BUS: u32 = 79;
 /// The kernel log's event of the same meaning, where the driver writes no XID.
 const LOST_EVENT: &str = "gpu_lost";
 const ANSWER: &str = "an answer of NVML";
-/// What to do about a GPU that NVML counts or the bus shows, and that does not answer while others do.
+/// What to do about a GPU that NVML counts or the bus shows, and that does not respond while others do.
 const LOST_FIX: &str = "look for its XID in the kernel log (79: fallen off the bus), drain the node, reset the GPU or power-cycle";
 const FALLEN_FIX: &str = "drain the node, save its log (nvidia-bug-report.sh), power-cycle it; if it recurs, reseat or replace the GPU";
 
@@ -130,7 +130,7 @@ fn silent_gpus(view: &View<'_>, parts: &str, others_answer: bool, out: &mut Out)
     out.finding(parts, ANSWER, status, fix);
 }
 
-/// GPUs that NVML counts and that do not answer, whether or not the node shows its PCI bus: status by ordinal.
+/// GPUs that NVML counts and that do not respond, whether or not the node shows its PCI bus: status by ordinal.
 pub(super) fn lost_gpus<'a>(view: &View<'a>) -> BTreeMap<&'a str, &'a str> {
     let statuses = view.all(&SOURCE_STATUS);
     statuses

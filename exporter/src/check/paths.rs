@@ -17,7 +17,7 @@ use crate::sources::setup::PeerMemory;
 const BUSY: f64 = 0.1;
 /// Classes of distance, nearest first.
 const HOPS: [&str; 5] = ["PIX", "PXB", "PHB", "NODE", "SYS"];
-/// What NVIDIA's tuning guides ask of ConnectX adapters, bytes.
+/// Value that NVIDIA's tuning guides recommend for ConnectX adapters, bytes.
 const READ_REQUEST: f64 = 4096.0;
 
 pub(super) fn width(view: &View<'_>, out: &mut Out) {
@@ -247,7 +247,7 @@ pub(super) fn max_read_request(view: &View<'_>, out: &mut Out) {
         if size >= READ_REQUEST {
             out.fine();
         } else if !view.is_virtual() {
-            // A guest may not set it; the hypervisor's answer reports nothing of the hardware.
+            // A guest may not set it; the hypervisor's value does not describe the hardware.
             let fix = format!(
                 "set MaxReadReq in the PCIe capability: setpci -s {} CAP_EXP+8.w=5000:7000",
                 nic.pci

@@ -278,7 +278,7 @@ pub(super) fn unreadable(view: &View<'_>, out: &mut Out) {
         }
         out.finding(part, "readable values", gives, fix);
     }
-    // Of values that are looked for once no status reports.
+    // For values that are looked up if no status reports.
     for file in unnamed {
         let fix = file.kind.map_or(BLOCKED_FIX, |_| SPECIAL_FILE_FIX);
         out.finding(file.source, "readable values", file.to_string(), fix);

@@ -17,7 +17,7 @@ pub enum Verdict {
     Ok,
     /// Not as it should be, and an operator can repair it.
     Finding,
-    /// Not what the hardware could give, because of how it is rented or shared.
+    /// Below what the hardware supports, because of how it is rented or shared.
     Cost,
     /// Could not be evaluated.
     Unknown,
@@ -45,7 +45,7 @@ pub struct Row {
     pub part: String,
     /// The expected value; the rule's question if all is ok.
     pub should: String,
-    /// What it gives, or why that is not known.
+    /// The measured value, or why it is not known.
     pub gives: String,
     /// What to do about it; empty if all is ok.
     pub fix: String,
@@ -58,7 +58,7 @@ pub struct Node {
     pub name: String,
     /// `bare_metal`, `virtual_machine` or `unknown`.
     pub model: String,
-    /// Empty where there is none, as the following.
+    /// Empty if there is none; the same holds for the next fields.
     pub hypervisor: String,
     /// `aws`, `azure` …
     pub cloud: String,
@@ -74,17 +74,17 @@ pub struct Node {
     pub software_ports: usize,
 }
 
-/// What a node should give and what it gives.
+/// Expected and measured values of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// What the node is.
     pub node: Node,
-    /// Hard faults that explain other rows: GPUs that do not answer.
+    /// Hard faults that explain other rows: GPUs that do not respond.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headlines: Vec<String>,
     /// What became of every question that applies to it.
     pub rows: Vec<Row>,
-    /// Names of the rules that found nothing to look at.
+    /// Names of the rules that found nothing to check.
     pub not_applicable: Vec<&'static str>,
 }
 

@@ -51,7 +51,7 @@ impl BadFile {
     }
 }
 
-/// What one look at a machine gave.
+/// Result of one read of a machine.
 pub(super) struct Survey {
     pub(super) reading: NodeReading,
     pub(super) setup: Setup,
@@ -106,7 +106,7 @@ impl Survey {
     }
 }
 
-/// A question to a thread that may never answer.
+/// A request to a thread that may never reply.
 struct Asked<T> {
     name: &'static str,
     watch: Arc<Watch>,
@@ -116,7 +116,7 @@ struct Asked<T> {
 }
 
 impl<T: Send + 'static> Asked<T> {
-    /// Starts a thread; `work` hands over its answer before it cleans up, which may block too.
+    /// Starts a thread; `work` passes on its result before it cleans up, which may block too.
     fn new(name: &'static str, work: impl FnOnce(&dyn Fn(T)) + Send + 'static) -> Self {
         let (sender, answers) = channel();
         let watch = Arc::new(Watch::default());
@@ -162,7 +162,7 @@ impl<T: Send + 'static> Asked<T> {
         }
     }
 
-    /// Without an answer it blocks, or has panicked.
+    /// Without a result it blocks, or has panicked.
     fn status_without_answer(&self) -> Status {
         if self.ended {
             Status::Failed

@@ -1,4 +1,4 @@
-//! What the rules of `railscope check` look at: a reading and a setup, by label.
+//! The input of the rules of `railscope check`: a reading and a setup, by label.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct View<'a> {
     pub(super) bad_files: Vec<BadFile>,
 }
 
-/// A sample whose labels are asked for by name.
+/// A sample whose labels are looked up by name.
 pub(super) struct Series<'a>(&'a Sample);
 
 impl<'a> Series<'a> {
@@ -57,7 +57,7 @@ impl End<'_> {
 }
 
 impl<'a> View<'a> {
-    /// A reading of all sources, the setup of the same machine, and whether NVML was asked at all.
+    /// A reading of all sources, the setup of the same machine, and whether NVML was queried.
     pub fn new(reading: &'a NodeReading, setup: &'a Setup, asks_nvml: bool) -> Self {
         Self {
             reading,

@@ -1,4 +1,4 @@
-//! One source as the exposition knows it: what its sampler last reported, how that read ended and how
+//! One source in the exposition: the last report of its sampler, how that read ended and how
 //! old it is.
 
 use std::io;
@@ -24,7 +24,7 @@ pub(super) struct Slot {
     last: ArcSwap<Outcome>,
     reads: AtomicU64,
     failed_reads: AtomicU64,
-    /// Time by which reads began late, ns.
+    /// Total delay of the start of reads, ns.
     late: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ struct Outcome {
     duration_seconds: Option<f64>,
 }
 
-/// What a sampler that reads through a child process knows better than its thread. It
+/// What a sampler that reads through a child process knows more exactly than its thread. It
 /// pushes the metrics of this name for its source.
 #[derive(Debug, Clone, Copy, Default)]
 struct OwnWord {
@@ -55,7 +55,7 @@ struct OwnWord {
     duration_seconds: Option<f64>,
     /// `SOURCE_ERRORS`: single values that failed since the start.
     errors: u64,
-    /// `SOURCE_LATE`: time by which reads began late since the start, seconds.
+    /// `SOURCE_LATE`: total delay of the start of reads since the start, seconds.
     late_seconds: f64,
 }
 
@@ -125,7 +125,7 @@ impl Slot {
         }));
     }
 
-    /// Takes out of a reading what its sampler reports about the read itself.
+    /// Removes from a reading what its sampler reports about the read itself.
     fn take_own_word(&self, reading: &mut NodeReading) -> OwnWord {
         let mut own = OwnWord::default();
         let own_metrics = [&SOURCE_AGE, &SOURCE_DURATION, &SOURCE_ERRORS, &SOURCE_LATE];
@@ -147,7 +147,7 @@ impl Slot {
         own
     }
 
-    /// What the source last reported, unless that is too old; how old it is, and how it was read, goes to
+    /// The last report of the source, unless it is too old; its age, and how it was read, go to
     /// `own`.
     pub(super) fn report(&self, now: Instant, own: &mut NodeReading) -> Arc<NodeReading> {
         let last = self.last.load();

@@ -20,7 +20,7 @@ const MOST_FREQUENCIES: usize = 64;
 /// Statistics of the frequencies, with the place of each among them in rising order, in halves.
 const STATISTICS: [(&str, usize); 3] = [("min", 0), ("median", 1), ("max", 2)];
 
-/// A core of a package, or a package: core none.
+/// A core of a package, or a package: without core.
 type Place = (u64, Option<u64>);
 
 struct CpuSampler {
@@ -43,8 +43,8 @@ struct Throttles {
     file: &'static str,
     /// One file of each core or package: all its CPUs count the same events.
     files: Vec<(Place, File)>,
-    /// A CPU that goes offline takes its count along; the sum must not fall then, nor count the whole again
-    /// when another CPU stands for the core.
+    /// A CPU that goes offline removes its count; the sum must not fall then, nor count the whole again
+    /// when another CPU represents the core.
     last: HashMap<Place, u64>,
     total: u64,
 }

@@ -16,7 +16,7 @@ use crate::sources::sysfs::{Miss, Root};
 
 /// Source label.
 const NAME: &str = "deployment";
-/// How many samples the platform is believed: a kubelet may come, but a machine does not turn virtual.
+/// Number of samples for which the platform is cached: a kubelet may appear, but a machine does not turn virtual.
 const PLATFORM_SAMPLES: u32 = 20;
 
 struct Deployment {

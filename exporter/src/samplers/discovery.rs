@@ -1,4 +1,4 @@
-//! What every sampler of devices shares: when to look for them again, which are the same, why values are missing.
+//! Shared by all device samplers: when to search for devices, which are the same, why values are missing.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use railscope_model::reading::{Labels, NodeReading};
 
 use crate::sources::sysfs::Miss;
 
-/// How often to describe devices again. One that comes or goes is looked for at once.
+/// How often to describe devices again. Added and removed devices trigger a search at once.
 pub(super) const REDISCOVER: Duration = Duration::from_secs(30);
 
-/// When to look for devices again.
+/// When to search for devices again.
 #[derive(Debug, Default)]
 pub(super) struct Schedule(Option<Instant>);
 
@@ -25,7 +25,7 @@ impl Schedule {
         due
     }
 
-    /// Looks again at the next sample.
+    /// Searches again at the next sample.
     pub(super) fn hurry(&mut self) {
         self.0 = None;
     }
@@ -39,8 +39,8 @@ struct Roll {
 }
 
 impl Roll {
-    /// Whether a device has come or gone by now or by the sample before: one that has just come may still
-    /// be growing files. Not at the first sample, which looks for all of them anyway.
+    /// Whether a device was added or removed at this or the previous sample: a new one may still
+    /// be creating files. Not at the first sample, which searches for all of them anyway.
     fn has_changed(&mut self, names: Vec<String>) -> bool {
         let changed_before = self.changed;
         let names = Some(names);
@@ -50,7 +50,7 @@ impl Roll {
     }
 }
 
-/// Devices being watched: looked for when it is time, and at once after one of them has come or gone.
+/// Devices being watched: searched for periodically, and at once after one was added or removed.
 #[derive(Debug)]
 pub(super) struct Fleet<D> {
     schedule: Schedule,
@@ -71,14 +71,14 @@ impl<D> Default for Fleet<D> {
 }
 
 impl<D> Fleet<D> {
-    /// Takes the names of all devices that are there now: where they have changed, it is time to look.
+    /// Sets the names of all current devices: if they have changed, a search is due.
     pub(super) fn call(&mut self, names: Vec<String>) {
         if self.roll.has_changed(names) {
             self.schedule.hurry();
         }
     }
 
-    /// Looks for devices if it is time: `find` gets those that are known and gives all that are there,
+    /// Searches for devices if it is due: `find` gets those that are known and returns all current ones,
     /// of which none is [`Miss::Absent`]. Returns why there are none.
     pub(super) fn look(
         &mut self,
@@ -106,13 +106,13 @@ impl<D> Fleet<D> {
     }
 }
 
-/// Devices that were known before a look for them.
+/// Devices that were known before a search.
 #[derive(Debug)]
 pub(super) struct Known<D>(Vec<D>);
 
 impl<D> Known<D> {
-    /// The one that is still the same, with its open files and with what its driver asked not to be asked
-    /// again.
+    /// The device that is still the same, with its open files and with the requests that its driver refused
+    /// before.
     pub(super) fn take(&mut self, is_same: impl Fn(&D) -> bool) -> Option<D> {
         let place = self.0.iter().position(is_same)?;
         Some(self.0.swap_remove(place))
@@ -128,7 +128,7 @@ pub(super) struct Misses {
 }
 
 impl Misses {
-    /// None yet of this source.
+    /// No error of this source yet.
     pub(super) fn new(source: &'static str) -> Self {
         Self {
             source,
@@ -148,7 +148,7 @@ impl Misses {
         }
     }
 
-    /// The value, or none and a note.
+    /// The value, or none after recording the error.
     pub(super) fn keep<T>(&mut self, read: Result<T, Miss>) -> Option<T> {
         read.map_err(|miss| self.note(miss)).ok()
     }

@@ -96,7 +96,7 @@ struct Watched {
     is_described: bool,
     /// What changes seldom, and counters that cost a question each.
     about: Vec<(&'static Metric, Labels, Value)>,
-    /// How many counters the driver had when it was asked for their names; none if it has no names.
+    /// How many counters the driver had when their names were read; none if it has no names.
     named: Option<usize>,
     counters: Vec<Counter>,
     values: Vec<u64>,
@@ -172,7 +172,7 @@ impl Watched {
     }
 
     /// Whether the link is up; none while the interface is switched off (then the kernel reports
-    /// `EINVAL`, which must not keep us from asking again, so the file is opened again each time).
+    /// `EINVAL`, which must not prevent further reads, so the file is opened again each time).
     fn carrier(&self, misses: &mut Misses, buffer: &mut Buffer) -> Option<bool> {
         match self.netdev.dir.text("carrier", buffer) {
             Ok(text) => match text.as_str() {
@@ -185,9 +185,9 @@ impl Watched {
         }
     }
 
-    /// Asks for the names of the driver's counters and finds their rows. Counts change with channels and
+    /// Reads the names of the driver's counters and finds their rows. Counts change with channels and
     /// PFC; and as PFC may move from one priority to another and leave the number as it is, names are
-    /// asked for at every description too.
+    /// read at every description too.
     fn name_counters(&mut self, network: &mut dyn NicSource) {
         let names = network.names(&self.netdev.nic);
         self.named = names.as_ref().ok().map(Vec::len);
@@ -261,7 +261,7 @@ impl Watched {
         reading.push_in(profile, metric, labels, value);
     }
 
-    /// Whether the driver's own counters already give this metric.
+    /// Whether the driver's own counters already contain this metric.
     fn counts(&self, metric: &Metric) -> bool {
         self.counters
             .iter()

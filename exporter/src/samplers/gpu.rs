@@ -16,7 +16,7 @@ use crate::sources::nvml::child::{LastWord, NvmlChild, Phase, View};
 const SOURCE: &str = "gpu";
 /// What the worker wrote is merged this often, whatever its own period: merging costs no NVML call.
 const MERGE_PERIOD: Duration = Duration::from_secs(1);
-/// A GPU that has reported nothing for so many of the worker's periods, and at least so long, hangs: its
+/// A GPU that has reported nothing for so many of the worker's periods, and at least so long, is blocked: its
 /// values leave the exposition.
 const STALE_PERIODS: u32 = 3;
 const STALE_AT_LEAST: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ impl Sampler for Gpu {
         };
         let stale_after = (access.period * STALE_PERIODS).max(STALE_AT_LEAST);
         let view = child.view(FIRST_WORDS);
-        // Also of a GPU that hangs: its devices stay what they are.
+        // Also for a blocked GPU: its devices stay the same.
         let last_words = view.gpus.values();
         self.mig_devices
             .learn(last_words.filter_map(|gpu| gpu.reading.as_deref()));
@@ -74,8 +74,8 @@ impl Sampler for Gpu {
     }
 }
 
-/// Adds what all GPUs reported, each as long as it is fresh, and reports how the whole source is
-/// doing.
+/// Adds what all GPUs reported, each as long as it is fresh, and reports the state of the
+/// source.
 fn merge(view: &View, stale_after: Duration, reading: &mut NodeReading) -> Presence {
     let labels = Labels::new([SOURCE]);
     reading.push(&SOURCE_ERRORS, &labels, view.errors);

@@ -17,7 +17,7 @@ use crate::sources::timer::{MAX_SHARE, Probe};
 /// Source label.
 const NAME: &str = "jitter";
 /// Delays above which a wake-up counts as a stall, nanoseconds, with their label. 50 to 500 us is what
-/// a hypervisor takes from a guest; 200 us and 1 ms are where one collective step begins to show it.
+/// a hypervisor takes from a guest; from 200 us to 1 ms on, one collective step is affected.
 const THRESHOLDS: [(u64, &str); 3] = [(50_000, "50us"), (200_000, "200us"), (1_000_000, "1000us")];
 /// Samples over which the greatest delay is kept: a minute, so that no usual scrape misses it.
 const MAX_OVER_SAMPLES: usize = 60;
@@ -42,7 +42,7 @@ struct Watched {
 struct Recent(VecDeque<u64>);
 
 impl Recent {
-    /// Adds one sample's and gives the greatest of them all.
+    /// Adds one sample's and returns the largest of all.
     fn push(&mut self, nanos: u64) -> u64 {
         if self.0.len() == MAX_OVER_SAMPLES {
             self.0.pop_front();
@@ -68,7 +68,7 @@ impl Sampler for Jitter {
         NAME
     }
 
-    /// The probes run by themselves; this only takes what they have counted.
+    /// The probes run by themselves; this only reads their counts.
     fn period(&self) -> Duration {
         Duration::from_secs(1)
     }

@@ -36,9 +36,9 @@ const SOURCE: &str = "kmsg";
 /// Series of each family that are distinguished; a node that had more distinct faults has one
 /// fault.
 const MOST_SERIES: usize = 128;
-/// Stands for all XIDs, SXids and devices beyond.
+/// Represents all XIDs, SXids and devices beyond.
 const OTHERS: &str = "other";
-/// Readings of a file in one sample, each of as many lines as [`KernelLog::read`] takes: 100 million lines.
+/// Readings of a file in one sample, each of as many lines as [`KernelLog::read`] reads: 100 million lines.
 const MOST_READINGS: usize = 1000;
 
 struct Log {
@@ -152,7 +152,7 @@ impl Log {
         }
     }
 
-    /// Takes what came since the last sample: of `/dev/kmsg` one reading, of a file all up to its end.
+    /// Reads what came since the last sample: of `/dev/kmsg` one reading, of a file all up to its end.
     fn read(&mut self) -> Result<(), Miss> {
         for _ in 0..MOST_READINGS {
             let Some(log) = &mut self.log else {
@@ -283,7 +283,7 @@ impl Log {
         }
     }
 
-    /// Reads what it takes to place faults in time and space, once for all of them.
+    /// Reads the data needed to place faults in time and space, once for all of them.
     fn look_around(&mut self, reports: &[(Report, &Record)]) {
         let stat = self.procfs.open();
         let stat = stat.and_then(|procfs| procfs.long_text("stat"));

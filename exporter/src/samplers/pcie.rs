@@ -46,8 +46,8 @@ const AER: &[(&str, &str)] = &[
 /// A text's value; `Some(None)` where it reports that there is none.
 type Parse = fn(&str) -> Option<Option<Value>>;
 
-/// Lanes. 0 is what virtual functions and half-emulated ports print: no answer. A link has one of these
-/// widths, so 63 (all ones) is a device that no longer answers.
+/// Lanes. 0 is what virtual functions and half-emulated ports print: no value. A link has one of these
+/// widths, so 63 (all ones) is a device that no longer responds.
 fn lanes(text: &str) -> Option<Option<Value>> {
     match text.parse::<u64>().ok()? {
         0 => Some(None),
@@ -284,7 +284,7 @@ impl Watched {
                 push(full, &PCIE_AER_ERRORS, &labels.with(error), count.into());
             }
         }
-        // A link's maximum and location are constant: by default exported only where an operator must look at it.
+        // A link's maximum and location are constant: by default exported only where an operator must check it.
         let full = full || !lacks_lanes;
         if let Some(about) = &self.about {
             push(full, &PCIE_PATH, about, true.into());

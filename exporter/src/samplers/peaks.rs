@@ -17,7 +17,7 @@ pub(super) struct Peak {
 }
 
 impl Peak {
-    /// None yet of the series with these labels, to which the window is added.
+    /// The series with these labels, to which the window is added, without data yet.
     pub(super) fn new(becomes: &'static Metric, labels: &Labels) -> Self {
         Self {
             becomes,

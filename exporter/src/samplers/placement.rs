@@ -23,8 +23,8 @@ struct Placement {
     management: Management,
 }
 
-/// Devices that stand for NVSwitches and carry no traffic of a GPU, by name and identity. Telling takes a read
-/// of vital product data from the card, so each device is asked once.
+/// Devices that represent NVSwitches and carry no traffic of a GPU, by name and identity. The check needs a read
+/// of vital product data from the card, so each device is checked once.
 type Management = BTreeMap<(String, Option<(u64, u64)>), bool>;
 
 /// Builds the sampler.

@@ -25,7 +25,7 @@ use crate::sources::sysfs::{Miss, Root};
 const LIST: &str = "list";
 /// Device label of the status that reports whether the program of the RDMA prober runs.
 const PROGRAM: &str = "program";
-/// A report is a second old; one that is older than this comes from a thread that hangs.
+/// A report is a second old; one that is older than this comes from a blocked thread.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
 /// How probes travel.
@@ -84,7 +84,7 @@ pub fn build(machine: &Machine) -> Option<Box<dyn Sampler>> {
     Some(ProbeSampler::new(Transport::Udp, machine))
 }
 
-/// Builds the sampler of RDMA probes where there is a program for them. It answers without a list, too.
+/// Builds the sampler of RDMA probes if there is a program for them. It responds without a list, too.
 pub fn build_rdma(machine: &Machine) -> Option<Box<dyn Sampler>> {
     machine.probes.rdma.as_ref()?;
     Some(ProbeSampler::new(Transport::Rdma, machine))
@@ -95,7 +95,7 @@ impl Sampler for ProbeSampler {
         self.transport.source()
     }
 
-    /// The prober runs by itself; this only takes what it has counted.
+    /// The prober runs by itself; this only reads its counts.
     fn period(&self) -> Duration {
         Duration::from_secs(1)
     }

@@ -38,7 +38,7 @@ struct Rdma {
 
 /// Whether counters come by netlink.
 enum Netlink {
-    /// Asked for at the first discovery of devices. Opening it earlier could load a module.
+    /// Opened at the first discovery of devices. Opening it earlier could load a module.
     Untried,
     Open(Nldev),
     /// Not to be had, for this reason.
@@ -111,8 +111,8 @@ impl Rdma {
         }
     }
 
-    /// Looks for devices if it is time, and asks all of them again what they are. Counters are
-    /// listed here without reading them: one that hangs must not hide the others' discovery.
+    /// Searches for devices if it is due, and reads the description of all of them again. Counters are
+    /// listed here without reading them: a blocked one must not hide the others' discovery.
     fn look(&mut self, buffer: &mut Buffer) -> Option<Miss> {
         let Self {
             root,
@@ -155,7 +155,7 @@ fn adopt(
 }
 
 impl Netlink {
-    /// The conversation, and every device that it knows.
+    /// The netlink socket, and every device that it lists.
     fn devices(&mut self, sysfs: &Dir) -> (Option<&mut Nldev>, Vec<(u32, String)>) {
         if matches!(self, Self::Untried) {
             *self = match sysfs.is_live().then(Nldev::open) {
@@ -281,7 +281,7 @@ impl Watched {
         }
     }
 
-    /// Reads every value once; false if the device is gone, and then its values are none of ours.
+    /// Reads every value once; false if the device is gone, and then its values are discarded.
     fn sample(&mut self, sweep: &mut Sweep<'_>) -> bool {
         for port in &mut self.ports {
             if !port.sample(sweep) {
@@ -329,7 +329,7 @@ struct Changes {
     /// directories are those of their first look-up. So this is the boot of the kernel until a restart
     /// is seen.
     epoch: Option<u64>,
-    /// Devices have been looked for once: those that come from now on are new.
+    /// Devices have been searched for once: later ones are new.
     is_watching: bool,
 }
 
@@ -345,7 +345,7 @@ impl Changes {
         }
     }
 
-    /// Takes the boot of the kernel for the beginning of the devices that the first look found.
+    /// Uses the boot of the kernel as the start of the devices that the first search found.
     fn begin(&mut self, procfs: &Root) {
         if !self.is_watching {
             self.is_watching = true;

@@ -1,5 +1,5 @@
-//! Answers to other nodes' probes: how long they took here, and at which addresses they are given. Only where the
-//! exporter is configured to answer.
+//! Replies to other nodes' probes: how long they took here, and at which addresses they are sent. Only if the
+//! exporter is configured to respond.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +20,7 @@ use crate::sources::sysfs::{Miss, Root};
 
 /// Source label.
 const NAME: &str = "responder";
-/// How the probes that it answers travel: the label `transport`.
+/// Transport of the probes that it responds to: the label `transport`.
 const TRANSPORT: &str = "udp";
 
 struct ResponderSampler {
@@ -31,13 +31,13 @@ struct ResponderSampler {
     responder: Option<Responder>,
     schedule: Schedule,
     nics: Vec<LocalNic>,
-    /// Names of interfaces by index, since they were last looked for.
+    /// Names of interfaces by index, since they were last read.
     names: BTreeMap<u32, String>,
     before: Answered,
     misses: Misses,
 }
 
-/// Builds the sampler where the exporter is to answer.
+/// Builds the sampler if the exporter responds to probes.
 pub fn build(machine: &Machine) -> Option<Box<dyn Sampler>> {
     let listen = machine.probes.listen.clone();
     if listen.is_empty() {
@@ -62,7 +62,7 @@ impl Sampler for ResponderSampler {
         NAME
     }
 
-    /// The responder runs by itself; this only takes what it has counted.
+    /// The responder runs by itself; this only reads its counts.
     fn period(&self) -> Duration {
         Duration::from_secs(1)
     }

@@ -86,8 +86,8 @@ struct Scheduler {
 
 /// One counter of every CPU as one of each NUMA node.
 ///
-/// The kernel omits CPUs that are offline. Their part must not vanish from the sum: to Prometheus
-/// that would be a reset, and the whole sum would count again.
+/// The kernel omits CPUs that are offline. Their part must not vanish from the sum: for Prometheus
+/// that would be a reset, and the full sum would count again.
 #[derive(Debug, Default)]
 struct Sums {
     last: HashMap<usize, u64>,

@@ -19,10 +19,10 @@ const WARNING: u64 = 1;
 /// A part has failed, or a limit beyond which it may is passed.
 const CRITICAL: u64 = 2;
 
-/// Alarms that count, by kind and the end of the file's name, and how much.
+/// Alarms that count, by kind and the end of the file's name, and their weight.
 ///
 /// The plain limits of temperatures and voltages (`temp1_alarm`, `in0_min_alarm`) are omitted, but for the
-/// mains: boards seldom set them, and then they alarm for ever.
+/// mains: boards seldom set them, and then they alarm permanently.
 const ALARMS: &[(Kind, &str, u64)] = &[
     (Kind::Fan, "alarm", CRITICAL),
     (Kind::Fan, "fault", CRITICAL),
@@ -128,7 +128,7 @@ impl Sampler for Sensors {
     }
 
     /// Chips on I2C buses take about a millisecond a value, and share the bus with the BMC. Heat and fans
-    /// need tens of seconds to do harm.
+    /// take tens of seconds to do damage.
     fn period(&self) -> Duration {
         Duration::from_secs(10)
     }
@@ -247,8 +247,8 @@ impl Watched {
 }
 
 impl Sensor {
-    /// What to read of a sensor; none of what has neither a value for us nor an alarm, and of the many cores
-    /// and dies of a CPU, whose package stands for them.
+    /// What to read of a sensor; none if it has neither a value for us nor an alarm, and for the many cores
+    /// and dies of a CPU, whose package represents them.
     fn new(chip: &Chip, channel: &Channel) -> Option<Self> {
         let kind = Kind::of(channel);
         let is_core = ["Core ", "Tccd"]
@@ -283,7 +283,7 @@ impl Sensor {
         })
     }
 
-    /// Whether it measures the air or the board, as far as its name reports.
+    /// Whether it measures the air or the board, judging by its name.
     fn is_of_board(&self) -> bool {
         let names = self.about.values().skip(3).map(str::to_lowercase);
         names

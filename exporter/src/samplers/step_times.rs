@@ -1,4 +1,4 @@
-//! How long the steps of training jobs take, as the jobs write it (docs/step-times.md).
+//! Step times of training jobs, written by the jobs (docs/step-times.md).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use crate::sources::sysfs::{Dir, Miss, Root};
 const NAME: &str = "step_times";
 /// Jobs that are read at most: a node runs one or a few.
 const MOST_JOBS: usize = 16;
-/// Names that are looked at, in the folder and in each folder in it: the folder is everybody's.
+/// Maximum number of names read, in the folder and in each folder in it: the folder is writable for all.
 const MOST_NAMES: usize = 1_024;
-/// A job that writes nothing for so long is over, or another's file is the one that goes on.
+/// A job that writes nothing for so long is over, or another of its files continues.
 const OVER: Duration = Duration::from_secs(30 * 60);
 
 struct Watched {
@@ -31,7 +31,7 @@ struct Watched {
 
 /// A job that writes step times.
 struct Job {
-    /// The file of its lowest rank on this node: all ranks of a synchronous job take the same steps.
+    /// The file of its lowest rank on this node: all ranks of a synchronous job run the same steps.
     name: String,
     steps: Steps,
     times: StepTimes,

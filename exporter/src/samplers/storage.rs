@@ -61,7 +61,7 @@ impl Sampler for Storage {
         NAME
     }
 
-    /// A path that is lost is tried again for minutes (`ctrl_loss_tmo`), so none is overlooked.
+    /// A lost path is retried for minutes (`ctrl_loss_tmo`), so none is overlooked.
     fn period(&self) -> Duration {
         Duration::from_secs(10)
     }
@@ -192,7 +192,7 @@ impl Route {
     }
 
     /// A path over a network: by its interface if it was set up with one, else by its local address,
-    /// else by where the kernel sends what goes to the target.
+    /// else by the route that the kernel uses to the target.
     fn over_fabrics(
         address: FabricsAddress,
         addresses: &Addresses,
@@ -214,7 +214,7 @@ impl Route {
                 ..Self::default()
             };
         };
-        // A bond or VLAN hangs nowhere; the RDMA device under it does.
+        // A bond or VLAN has no parent device; the RDMA device under it does.
         let device = nvme::rdma_device(sysfs, &netdev, buffer);
         let hardware = sysfs.dir("class/net").and_then(|net| net.dir(&netdev));
         let hardware = hardware.and_then(|dir| dir.dir("device")).ok();

@@ -53,7 +53,7 @@ impl Sampler for Vf {
         NAME
     }
 
-    /// The answer costs the driver a question to its firmware for each function, all of them under the lock
+    /// The driver sends its firmware a request for each function, all of them under the lock
     /// that every change of the network waits for.
     fn period(&self) -> Duration {
         Duration::from_secs(5)

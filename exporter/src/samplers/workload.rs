@@ -27,7 +27,7 @@ struct Workload {
     kubelet_socket: PathBuf,
     job_mapping: Option<Root>,
     mig_devices: MigDevices,
-    /// What was last logged of the kubelet, so that one that stays silent is named once.
+    /// Last logged state of the kubelet, so that one that does not respond is logged once.
     #[cfg_attr(not(feature = "kubernetes"), allow(dead_code))]
     said: Option<Status>,
 }
@@ -50,7 +50,7 @@ impl Sampler for Workload {
         NAME
     }
 
-    /// Pods and jobs come and go in minutes; the kubelet holds a lock while it answers.
+    /// Pods and jobs come and go in minutes; the kubelet holds a lock while it replies.
     fn period(&self) -> Duration {
         Duration::from_secs(15)
     }
@@ -85,7 +85,7 @@ impl Sampler for Workload {
     }
 }
 
-/// A pod, as far as this sampler needs it: its containers with the ids of their devices and claims.
+/// The fields of a pod that this sampler needs: its containers with the ids of their devices and claims.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Pod {
     namespace: String,
@@ -142,7 +142,7 @@ impl Workload {
         Ok(pods.collect())
     }
 
-    /// A build without the feature asks no kubelet.
+    /// A build without the feature queries no kubelet.
     #[cfg(not(feature = "kubernetes"))]
     fn ask_kubelet(&mut self) -> Result<Vec<Pod>, Status> {
         Err(Status::Absent)
@@ -164,7 +164,7 @@ struct Row {
 }
 
 impl Row {
-    /// Names the devices: the pair's NIC gives the address, or the GPU where there is no NIC.
+    /// Identifies the devices: the pair's NIC gives the address, or the GPU if there is no NIC.
     fn holding(&self, gpu: Option<&Device>, nic: Option<&Device>) -> Self {
         let mut row = self.clone();
         for device in [gpu, nic].into_iter().flatten() {

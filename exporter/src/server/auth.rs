@@ -105,7 +105,7 @@ async fn fits(loaded: &Arc<Loaded>, headers: &HeaderMap) -> Result<bool, Busy> {
     let Ok(Ok(_turn)) = turn else {
         return Err(Busy);
     };
-    // bcrypt looks at 72 bytes at most; longer passwords are refused here as its own tools refuse them.
+    // bcrypt uses 72 bytes at most; longer passwords are refused here as its own tools refuse them.
     let verified = move || bcrypt::non_truncating_verify(password, &hash).unwrap_or(false);
     let fits = tokio::task::spawn_blocking(verified).await.unwrap_or(false) && known.is_some();
     loaded.users.remember(digest, fits);

@@ -20,10 +20,10 @@ use super::web_config::{
 };
 use crate::sources::web_files::{self, Stamp};
 
-/// How often the files are looked at.
+/// Interval at which the files are checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Why the server cannot be protected as asked.
+/// Why the server cannot be protected as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum SecurityError {
     /// A file cannot be read.
@@ -38,7 +38,7 @@ pub enum SecurityError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] WebConfigError),
-    /// A certificate or key is none.
+    /// A certificate or key is invalid.
     #[error("{what} ({pem:?}): {problem}")]
     Pem {
         /// What it should be.
@@ -62,7 +62,7 @@ pub enum SecurityError {
     /// The certificates of the clients' authority cannot be used.
     #[error("client certificates cannot be checked: {0}")]
     ClientCa(#[from] VerifierBuilderError),
-    /// The new configuration asks for less than the old one. A file that is just being written looks so.
+    /// The new configuration is weaker than the old one. A file that is just being written looks like that.
     #[error("it would take {0} away, which only a restart does")]
     Weaker(&'static str),
 }
@@ -106,13 +106,13 @@ impl WebSecurity {
         self.current.load_full()
     }
 
-    /// Looks at the files for ever and loads them again when one changes. What is wrong leaves all as it
-    /// is.
+    /// Checks the files periodically and reloads them when one changes. On an error the previous configuration
+    /// stays.
     pub(super) async fn keep_fresh(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let this = Arc::clone(&self);
-            // A file system that hangs hangs a separate thread, not the server.
+            // A blocked file system blocks a separate thread, not the server.
             let looked = tokio::task::spawn_blocking(move || this.refresh()).await;
             if let Err(error) = looked {
                 tracing::error!(%error, "looking at the web configuration failed");
@@ -151,7 +151,7 @@ impl WebSecurity {
         } else if !old.users.is_empty() && new.users.is_empty() {
             "passwords"
         } else if old.tls.is_none() && new.tls.is_some() {
-            // Not weaker, but clients would have to change their scheme at the same moment.
+            // Not weaker, but clients would have to change their scheme at the same time.
             return Err(SecurityError::Weaker("plain HTTP"));
         } else {
             return Ok(new);

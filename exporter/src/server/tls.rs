@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::security::WebSecurity;
 
-/// A client has so long to shake hands.
+/// Timeout of a client's TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Handshakes that run at once; more wait in the kernel's queue.
 const HANDSHAKES: usize = 64;

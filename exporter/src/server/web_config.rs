@@ -1,6 +1,6 @@
 //! `web-config.yml` as every Prometheus exporter reads it: TLS, client certificates, passwords, headers.
 //!
-//! The shape is that of the Prometheus exporter-toolkit. A key that it knows and this server cannot honor is
+//! The shape is that of the Prometheus exporter-toolkit. A key that it supports and this server does not is
 //! an error, never silently omitted.
 
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
 pub(super) struct WebConfig {
     /// None serves plain HTTP.
     pub tls: Option<TlsSettings>,
-    /// Headers of every answer.
+    /// Headers of every response.
     pub headers: Vec<(&'static str, String)>,
-    /// User -> bcrypt hash; empty asks for no password.
+    /// User -> bcrypt hash; empty requires no password.
     pub users: BTreeMap<String, String>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct TlsSettings {
     pub min_version: TlsVersion,
     /// Newest version.
     pub max_version: TlsVersion,
-    /// Suites of TLS 1.2 in order of preference; empty takes all. Those of TLS 1.3 are not chosen from.
+    /// Suites of TLS 1.2 in order of preference; empty allows all. Those of TLS 1.3 are not chosen from.
     pub cipher_suites: Vec<String>,
     /// Whether the server's order of suites counts, not the client's.
     pub prefer_server_cipher_suites: bool,
@@ -66,7 +66,7 @@ impl fmt::Debug for Pem {
 /// Whether clients show a certificate, in Go's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ClientAuth {
-    /// They are not asked.
+    /// Client certificates are not requested.
     #[default]
     NoClientCert,
     /// One that is shown must be good.

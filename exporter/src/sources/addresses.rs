@@ -2,7 +2,7 @@
 //! `/proc/net`.
 //!
 //! procfs rather than a netlink socket, because from inside a container the routes of the host can be
-//! read below a mounted `/proc`, but not asked for.
+//! read below a mounted `/proc`, but not requested.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -98,7 +98,7 @@ impl Route {
     }
 }
 
-/// The one name that all are; none if they differ.
+/// The name that all have; none if they differ.
 fn only<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let first = names.next()?;
     names.all(|name| name == first).then_some(first)

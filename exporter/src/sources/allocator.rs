@@ -10,11 +10,11 @@ const MMAP_THRESHOLD: i32 = 128 << 10;
 /// called before there are threads.
 ///
 /// glibc gives each thread a separate arena, up to eight for each CPU (`mallopt(3)`, `M_ARENA_MAX`), and each
-/// keeps the most that its thread ever needed. A page is made on whichever thread is asked: without a limit
+/// keeps the most that its thread ever needed. An exposition is built on whichever thread handles the request: without a limit
 /// the resident size creeps up for a day, the more the more CPUs there are. Our few threads never wait for one arena.
 ///
-/// glibc raises its threshold to the largest block that was ever freed (`M_MMAP_THRESHOLD`). From then on whole pages
-/// of the full profile, 0.2 MB and more, are in the heap for a moment, and labels that are made meanwhile and stay,
+/// glibc raises its threshold to the largest block that was ever freed (`M_MMAP_THRESHOLD`). From then on expositions
+/// of the full profile, 0.2 MB and more, are in the heap briefly, and labels that are allocated meanwhile and stay,
 /// of a device that was plugged in or of a new NVML worker, stand above them: the heap never shrinks below these
 /// again.
 pub fn keep_memory_flat() {

@@ -19,11 +19,11 @@ use super::sysfs::Miss;
 /// Priorities of an Ethernet link (IEEE 802.1Q).
 pub const PRIORITIES: usize = 8;
 
-/// Where to ask.
+/// The source to read from.
 #[derive(Debug, Clone)]
 pub enum NetworkAccess {
     /// The kernel, about the interfaces of this process's own network namespace; neighbors from this
-    /// program (`lldpctl`, by name or path), or from packets where it has no answer.
+    /// program (`lldpctl`, by name or path), or from packets if it does not reply.
     Kernel {
         /// The program.
         lldpctl: PathBuf,
@@ -49,7 +49,7 @@ impl NetworkAccess {
     }
 }
 
-/// A network interface, so that its name cannot stand for another one.
+/// A network interface, so that its name cannot mean another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nic {
     /// Its name.
@@ -94,7 +94,7 @@ pub struct Bridging {
     pub pfc_requests: [u64; PRIORITIES],
     /// PFC frames received, by priority.
     pub pfc_indications: [u64; PRIORITIES],
-    /// Whether a table from DSCP to priority is set; none where it was not asked.
+    /// Whether a table from DSCP to priority is set; none where it was not requested.
     pub has_dscp_table: Option<bool>,
     /// How priorities share the link; none where the driver does not report it.
     pub classes: Option<TrafficClasses>,
@@ -116,49 +116,49 @@ pub trait NicSource: Send {
     /// Names of the driver's counters.
     ///
     /// # Errors
-    /// The driver has none, or did not answer.
+    /// The driver has none, or did not reply.
     fn names(&mut self, nic: &Nic) -> Result<Vec<String>, Miss>;
 
     /// Values of the driver's counters, as many as there are names.
     ///
     /// # Errors
-    /// The driver has none, or did not answer.
+    /// The driver has none, or did not reply.
     fn values(&mut self, nic: &Nic, into: &mut Vec<u64>) -> Result<(), Miss>;
 
     /// Global pause.
     ///
     /// # Errors
-    /// The driver does not know it, or did not answer.
+    /// The driver does not support it, or did not reply.
     fn pause(&mut self, nic: &Nic) -> Result<Pause, Miss>;
 
     /// Forward error correction.
     ///
     /// # Errors
-    /// The driver does not know it, or did not answer.
+    /// The driver does not support it, or did not reply.
     fn fec(&mut self, nic: &Nic) -> Result<Fec, Miss>;
 
     /// Data center bridging.
     ///
     /// # Errors
-    /// The driver does not know it, or did not answer.
+    /// The driver does not support it, or did not reply.
     fn bridging(&mut self, nic: &Nic) -> Result<Bridging, Miss>;
 
     /// Why the link is down, where it is and the driver reports it.
     ///
     /// # Errors
-    /// The kernel did not answer.
+    /// The kernel did not reply.
     fn down_reason(&mut self, nic: &Nic) -> Result<Option<&'static str>, Miss>;
 
     /// The virtual functions of a physical one, as the kernel sees them; none where the driver
     /// reports nothing of any.
     ///
     /// # Errors
-    /// The kernel did not answer, or with something else.
+    /// The kernel did not reply, or its reply is invalid.
     fn virtual_functions(&mut self, nic: &Nic) -> Result<Vec<VirtualFunction>, Miss>;
 
     /// IP addresses by which others may reach the interface: no link-local, temporary or unusable ones.
     ///
     /// # Errors
-    /// The kernel did not answer, or with something else.
+    /// The kernel did not reply, or its reply is invalid.
     fn addresses(&mut self, nic: &Nic) -> Result<Vec<IpAddr>, Miss>;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::sysfs::{Buffer, Dir, Miss};
 
-/// Base classes of PCI devices that answer for their own sensors: storage, network, display, accelerator.
+/// Base classes of PCI devices with their own sensors: storage, network, display, accelerator.
 const ENDPOINTS: [&str; 4] = ["0x01", "0x02", "0x03", "0x12"];
 /// Classes and buses of devices that do so, too. A read of such a sensor is a command to the device, and
 /// waits as long as the device does: 60 s of an NVMe drive that has stopped.
@@ -132,7 +132,7 @@ fn chip_name(device: Option<&Dir>, driver: &str) -> Option<String> {
     names.find(|name| !name.is_empty())
 }
 
-/// Lower case; everything but letters, digits, `:` and `_` becomes `_`, and none stands at the ends.
+/// Lower case; everything but letters, digits, `:` and `_` becomes `_`, and none is at the ends.
 fn clean(name: &str) -> String {
     let lower = name.to_lowercase();
     let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, ':' | '_');
@@ -179,7 +179,7 @@ fn parse(file: &str) -> Option<(Quantity, u32, &str)> {
     Some((quantity, number, property))
 }
 
-/// Inputs from the mains as the firmware reports them (ACPI), by name; batteries are none.
+/// Inputs from the mains as the firmware reports them (ACPI), by name; without batteries.
 pub fn mains(sysfs: &Dir, buffer: &mut Buffer) -> Vec<(String, Dir)> {
     let Ok(class) = sysfs.dir("class/power_supply") else {
         return Vec::new();

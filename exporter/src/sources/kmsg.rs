@@ -53,7 +53,7 @@ pub struct Batch {
     pub overrun: u64,
     /// Lines that are no records.
     pub unparsed: u64,
-    /// Whether the end of the log was reached, and a line that has no end yet is no record as far as it goes.
+    /// Whether the end of the log was reached, and an incomplete last line is not a record so far.
     pub is_broken_off: bool,
     /// Whether the end of the log was reached.
     pub at_end: bool,
@@ -191,7 +191,7 @@ impl KernelLog {
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The next read gives the oldest record that there still is.
+                // The next read returns the oldest record still present.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::PIPE) => {
                     batch.overrun += 1;
                 }

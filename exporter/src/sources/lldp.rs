@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::ethtool::{NetworkAccess, Nic};
 use super::sysfs::{Miss, Root};
 
-/// How often lldpd is asked: a program is started each time, and cables move seldom.
+/// Interval at which lldpd is queried: a program is started each time, and cables are seldom moved.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 /// Neighbors of one interface that are kept. A cable has one other end; more of them is a hub, or a
 /// switch that passes on what it should not.
@@ -47,7 +47,7 @@ pub struct Neighbors {
     pub dropped: usize,
     /// Neighbors or frames that could not be read, since the last time.
     pub unparsed: usize,
-    /// Why lldpd gave no answer, where packets were listened to instead.
+    /// Why lldpd gave no reply and packets were captured instead.
     pub without_lldpd: Option<Miss>,
 }
 
@@ -83,9 +83,9 @@ pub enum NeighborSource {
     Kernel {
         /// The program.
         lldpctl: PathBuf,
-        /// What it last reported and when it is asked next.
+        /// Its last report and the time of the next query.
         answer: Option<(Answer, Instant)>,
-        /// Sockets, while there is no answer.
+        /// Sockets, while there is no reply.
         listener: Listener,
     },
     /// `lldp.json0` below this directory, as `lldpctl -f json0` prints it.

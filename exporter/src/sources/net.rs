@@ -65,7 +65,7 @@ fn of_hardware(
     let class = sysfs.dir("class/net")?;
     let mut found = Vec::new();
     for name in class.names()? {
-        // An interface that goes away while it is looked at is just not there.
+        // An interface that goes away while it is read is treated as absent.
         let Ok(dir) = class.dir(&name) else {
             continue;
         };

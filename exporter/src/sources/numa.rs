@@ -2,7 +2,7 @@
 
 use super::sysfs::{Buffer, Dir, Miss};
 
-/// More than any machine has; what lies beyond is no list of CPUs.
+/// More than any machine has; a larger number is not a list of CPUs.
 const MOST_CPUS: usize = 65_536;
 
 /// A NUMA node that has CPUs.

@@ -24,7 +24,7 @@ pub fn gpus(procfs: &Dir) -> Result<Vec<DriverGpu>, Miss> {
     let folder = procfs.dir("driver/nvidia/gpus")?;
     let gpus = folder.names()?.into_iter().filter_map(|name| {
         let address = name.parse().ok()?;
-        // A GPU that goes away while it is looked at is just not there.
+        // A GPU that goes away while it is read is treated as absent.
         let text = folder.long_text(&format!("{name}/information")).ok()?;
         let field = |key: &str| {
             let fields = text.lines().filter_map(|line| line.split_once(':'));

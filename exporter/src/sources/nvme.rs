@@ -40,7 +40,7 @@ pub fn controllers(sysfs: &Dir) -> Result<(Vec<Controller>, BTreeMap<String, Dir
     Ok((controllers.collect(), subsystems))
 }
 
-/// Directories below one. What goes away while it is looked at is just not there.
+/// Directories below one. An entry that goes away while it is read is treated as absent.
 fn children(dir: &Dir) -> BTreeMap<String, Dir> {
     let names = dir.names().unwrap_or_default().into_iter();
     names

@@ -1,4 +1,4 @@
-//! NVML, loaded in a child process: a driver that hangs or crashes costs only that child.
+//! NVML, loaded in a child process: a driver that blocks or crashes affects only that child.
 //!
 //! ```text
 //! exporter --stdin (closed when the exporter ends)--> worker: one thread for each GPU

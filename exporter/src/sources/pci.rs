@@ -57,7 +57,7 @@ impl Function {
         })
     }
 
-    /// The NUMA node that it is connected to; none where the kernel does not know (`-1`).
+    /// The NUMA node that it is connected to; none where the kernel does not report it (`-1`).
     pub fn numa_node(&self, buffer: &mut Buffer) -> Option<u32> {
         self.dir.text("numa_node", buffer).ok()?.parse().ok()
     }

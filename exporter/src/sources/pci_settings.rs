@@ -7,7 +7,7 @@
 
 use super::sysfs::{Dir, File, Miss};
 
-/// Everybody may read this much of the file; the rest takes `CAP_SYS_ADMIN`.
+/// Every user may read this much of the file; the rest requires `CAP_SYS_ADMIN`.
 const OPEN_TO_ALL: u64 = 64;
 
 const STATUS: u64 = 0x06;
@@ -23,7 +23,7 @@ const END: u64 = 0x1000;
 const ACCESS_CONTROL: u16 = 0x0d;
 const ACCESS_CONTROL_CONTROL: u64 = 6;
 
-/// More links than fit into the space: a chain that goes in circles ends here.
+/// More links than fit into the space: a cyclic chain ends here.
 const MOST_CAPABILITIES: usize = 48;
 const MOST_EXTENDED: usize = 960;
 
@@ -34,13 +34,13 @@ pub struct Settings {
     pub max_payload_bytes: u64,
     /// Largest payload of a packet that it could send, bytes.
     pub max_payload_supported_bytes: u64,
-    /// Largest read that it asks for, bytes.
+    /// Largest read request, bytes.
     pub max_read_request_bytes: u64,
     /// It may mark packets that need not stay in order.
     pub relaxed_ordering: bool,
     /// It may have more than 32 reads in flight.
     pub extended_tags: bool,
-    /// What access control it has switched on; none where it has no such capability.
+    /// Access control flags that are switched on; none without this capability.
     pub access_control: Option<AccessControl>,
 }
 
@@ -76,7 +76,7 @@ impl AccessControl {
 ///
 /// # Errors
 /// [`Miss::Denied`] without `CAP_SYS_ADMIN`, [`Miss::Unsupported`] where the function is not PCI
-/// Express, [`Miss::Absent`] where there is no such file or the function no longer answers.
+/// Express, [`Miss::Absent`] where there is no such file or the function no longer responds.
 pub fn settings(function: &Dir) -> Result<Settings, Miss> {
     let mut space = Space(function.file("config"));
     if space.word(STATUS)? & STATUS_HAS_CAPABILITIES == 0 {
@@ -220,7 +220,7 @@ mod tests {
             assert_eq!(acs.redirects(), redirects);
             assert_eq!(acs.names().collect::<Vec<_>>().join(" "), names);
         }
-        // 256 bytes are the whole space of an older function.
+        // 256 bytes are the entire space of an older function.
         assert_eq!(read(&space(None)[..256]), Ok(expected));
     }
 

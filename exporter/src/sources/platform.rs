@@ -27,7 +27,7 @@ impl Model {
     }
 }
 
-/// What was found; a word is empty where nothing was.
+/// What was found; a text is empty if nothing was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Platform {
     /// Bare metal or virtual machine.
@@ -132,8 +132,8 @@ const SERVICE_ACCOUNT: &[&str] = &[
 ];
 
 impl Platform {
-    /// Looks at everything that gives the platform away. Nothing here fails: what cannot be read gives
-    /// nothing away.
+    /// Checks everything that identifies the platform. Nothing here fails: what cannot be read is
+    /// ignored.
     pub fn read(sysfs: &Root, procfs: &Root, rootfs: &Root, kubelet_socket: &Path) -> Self {
         let (sysfs, procfs) = (sysfs.open().ok(), procfs.open().ok());
         let rootfs = rootfs.open().ok();

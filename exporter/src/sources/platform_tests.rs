@@ -1,4 +1,4 @@
-//! Platforms, each by the files that give it away.
+//! Platforms, each by the files that identify it.
 #![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
 
 use super::*;
@@ -38,7 +38,7 @@ const CPU: &str = "proc/cpuinfo";
 const CGROUP: &str = "proc/self/cgroup";
 const MOUNTS: &str = "proc/self/mountinfo";
 
-/// Files with their text, and what they give away.
+/// Files with their text, and the platform that they identify.
 type Case = (&'static [(&'static str, &'static str)], &'static str);
 
 const HARDWARE: &[Case] = &[

@@ -17,9 +17,9 @@ use tower::service_fn;
 
 use wire::{ListPodResourcesRequest, ListPodResourcesResponse, PodResources};
 
-/// The whole question, connecting included, may take so long. A kubelet answers in milliseconds.
+/// Timeout of the request, including the connection. A kubelet replies in milliseconds.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest answer, bytes: the kubelet's own limit. tonic's default of 4 MiB is too small for a node with
+/// Largest reply, bytes: the kubelet's own limit. tonic's default of 4 MiB is too small for a node with
 /// many CPUs and pods, whose exclusive CPUs are all listed.
 const LARGEST_ANSWER: usize = 16 * 1024 * 1024;
 
@@ -35,7 +35,7 @@ pub enum ListError {
         #[source]
         cause: io::Error,
     },
-    /// It did not answer within [`TIMEOUT`].
+    /// It did not reply within [`TIMEOUT`].
     #[error("no answer within {TIMEOUT:?}")]
     Timeout,
     /// It answered with an error, or with something that is no list.
@@ -69,11 +69,11 @@ impl From<&ListError> for Status {
     }
 }
 
-/// Asks once, in this thread, within [`TIMEOUT`]. A separate connection for each request costs 0.1 ms and
+/// Sends one request, in this thread, within [`TIMEOUT`]. A separate connection for each request costs 0.1 ms and
 /// outlives no restart of the kubelet.
 ///
 /// # Errors
-/// There is no kubelet, or it gave no list.
+/// There is no kubelet, or it returned no list.
 pub fn list(socket: &Path) -> Result<Vec<PodResources>, ListError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

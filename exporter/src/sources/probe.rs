@@ -1,8 +1,8 @@
 //! Probes between NICs of different nodes: sender, responder, and times from the kernel's timestamps.
 //!
 //! A probe is a UDP datagram of 64 bytes ([`wire`]). It has the kernel's timestamp of when it left, when it reached the
-//! other node, and when the answer arrived; the other node reports how long it took it. So a round trip needs no common
-//! clock and holds neither node's software. Each *flow* has a source port for good, so that switches that hash
+//! other node, and when the reply arrived; the other node reports its processing time. So a round trip needs no common
+//! clock and excludes both nodes' software. Each *flow* keeps its source port, so that switches that hash
 //! five-tuples (ECMP) send all of its probes over the same path.
 
 mod accounts;
@@ -37,13 +37,13 @@ pub use responder::{Answered, MOST_ANSWERS_PER_SECOND, Responder};
 pub use tally::{BOUNDS_NANOS, QUANTILES, Times};
 pub use way::FlowKey;
 
-/// Whether to answer probes, and which targets to probe. By default neither.
+/// Whether to respond to probes, and which targets to probe. By default neither.
 #[derive(Debug, Clone, Default)]
 pub struct ProbeAccess {
-    /// Where to answer; empty answers no probes.
+    /// Addresses to respond at; empty does not respond to probes.
     pub listen: Vec<SocketAddr>,
-    /// Source of the list of targets; none probes nothing.
+    /// Source of the list of targets; none sends no probes.
     pub list: Option<ListAccess>,
-    /// The program that does the same by RDMA; none leaves it at UDP.
+    /// The program that does the same by RDMA; none uses UDP only.
     pub rdma: Option<RdmaAccess>,
 }

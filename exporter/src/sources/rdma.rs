@@ -40,7 +40,7 @@ pub fn names(sysfs: &Dir) -> Result<Vec<String>, Miss> {
 pub fn devices(sysfs: &Dir) -> Result<Vec<Device>, Miss> {
     let class = sysfs.dir(CLASS)?;
     let devices = class.names()?.into_iter().filter_map(|name| {
-        // A device that goes away while it is looked at is just not there.
+        // A device that goes away while it is read is treated as absent.
         let dir = class.dir(&name).ok()?;
         let hardware = dir.dir("device").ok();
         let function = hardware.as_ref().and_then(Function::of);
@@ -80,7 +80,7 @@ impl Device {
             let text = hardware.text(file, buffer);
             text.is_ok_and(|text| text.starts_with(start))
         };
-        // The data of other vendors' cards is not asked for: some answer slowly or not at all.
+        // The data of other vendors' cards is not read: some respond slowly or not at all.
         if !is("vendor", MELLANOX) || !is("class", INFINIBAND_CLASS) || hardware.has("physfn") {
             return false;
         }
@@ -116,7 +116,7 @@ impl Device {
         slot.parse().ok()
     }
 
-    /// The NUMA node of its hardware; none where the kernel does not know (`-1`).
+    /// The NUMA node of its hardware; none where the kernel does not report it (`-1`).
     pub fn numa_node(&self, buffer: &mut Buffer) -> Option<u32> {
         let text = self.hardware.as_ref()?.text("numa_node", buffer).ok()?;
         text.parse().ok()

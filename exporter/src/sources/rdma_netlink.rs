@@ -1,7 +1,7 @@
-//! RDMA counters by netlink (`NETLINK_RDMA`, device interface): every counter of a port in one question.
+//! RDMA counters by netlink (`NETLINK_RDMA`, device interface): every counter of a port in one request.
 //!
 //! Numbers of commands and attributes are those of the kernel's `include/uapi/rdma/rdma_netlink.h`,
-//! which never change. Only questions are asked here, never a setting made: `STAT_SET` would replace an
+//! which never change. Only read requests are sent: `STAT_SET` would replace an
 //! operator's choice of optional counters.
 
 use super::netlink::{Attributes, Request, Socket};
@@ -17,7 +17,7 @@ const STAT_GET_STATUS: u16 = 24;
 const DEV_INDEX: u16 = 1;
 const DEV_NAME: u16 = 2;
 const PORT_INDEX: u16 = 3;
-/// What statistics of a single resource are asked about, and the resource "queue pair".
+/// Attribute for the statistics of a single resource, and the resource "queue pair".
 const STAT_RES: u16 = 75;
 const RES_QP: u32 = 19;
 const STAT_MODE: u16 = 74;
@@ -40,7 +40,7 @@ impl Nldev {
         Socket::rdma().map(Self)
     }
 
-    /// Uses a socket whose other end answers like the kernel.
+    /// Uses a socket whose other end replies like the kernel.
     pub fn over(socket: Socket) -> Self {
         Self(socket)
     }
@@ -48,7 +48,7 @@ impl Nldev {
     /// Every RDMA device that this network namespace may see, with its index.
     ///
     /// # Errors
-    /// The kernel answered with an error, not at all, or not what was asked for.
+    /// The kernel replied with an error, not at all, or with something else.
     pub fn devices(&mut self) -> Result<Vec<(u32, String)>, Miss> {
         let mut devices = Vec::new();
         self.ask(NLDEV | GET, Request::dump(NLDEV | GET, &[]), |answer| {
@@ -62,11 +62,11 @@ impl Nldev {
         Ok(devices)
     }
 
-    /// Hands over every counter of a port that counts: name and value. Optional counters are among
+    /// Passes on every counter of a port that counts: name and value. Optional counters are among
     /// them while they are switched on.
     ///
     /// # Errors
-    /// As [`Nldev::devices`]; then `each` may have seen a part.
+    /// As [`Nldev::devices`]; then `each` may have received a part.
     pub fn counters(
         &mut self,
         index: u32,
@@ -117,7 +117,7 @@ impl Nldev {
         mode
     }
 
-    /// Asks about one port and takes only an answer that is about it.
+    /// Requests one port's data and accepts only a reply about it.
     fn ask_port(
         &mut self,
         command: u16,
@@ -142,7 +142,7 @@ impl Nldev {
         })
     }
 
-    /// Sends one question and hands over each message of its answer, which is of the question's type.
+    /// Sends one request and passes on each message of its reply, which is of the request's type.
     fn ask(
         &mut self,
         kind: u16,
@@ -158,7 +158,7 @@ impl Nldev {
     }
 }
 
-/// Hands over each entry of the table of counters: its name and what else it reports.
+/// Passes on each entry of the table of counters: its name and what else it reports.
 fn entries(
     answer: Attributes<'_>,
     mut each: impl FnMut(&str, Attributes<'_>) -> Result<(), Miss>,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::sysfs::{Dir, Miss};
 
-/// Longest job id that is believed; Slurm's are numbers, others append a host name.
+/// Longest valid job id; Slurm's are numbers, others append a host name.
 const LONGEST_JOB: usize = 64;
 
 /// The jobs of one GPU, or of one MIG instance of it.
@@ -30,7 +30,7 @@ pub fn job_mapping(dir: &Dir) -> Result<Vec<Mapping>, Miss> {
         let Some((gpu, mig)) = gpu_of(&name) else {
             continue;
         };
-        // A job that ends takes its file along.
+        // When a job ends, its file is removed.
         let Ok(text) = dir.long_text(&name) else {
             continue;
         };

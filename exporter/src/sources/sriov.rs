@@ -107,7 +107,7 @@ pub fn participants(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Participant>
     let devices = sysfs.dir("bus/pci/devices")?;
     let mut found = Vec::new();
     for name in devices.names()? {
-        // A function that goes away while it is looked at is just not there.
+        // A function that goes away while it is read is treated as absent.
         let Ok(dir) = devices.dir(&name) else {
             continue;
         };

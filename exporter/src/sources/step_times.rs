@@ -5,11 +5,11 @@
 
 use super::sysfs::{Dir, File, Miss};
 
-/// Most that is read of one file at a time; what a job has written before it was first looked at is read from here on.
+/// Maximum read from one file at a time; of a file that a job wrote before, reading starts at its last so many bytes.
 pub const MOST_BYTES: u64 = 64 << 10;
-/// Longest step that is believed, seconds: a day.
+/// Longest valid step, seconds: a day.
 const LONGEST_STEP: f64 = 86_400.0;
-/// Longest name of a job that is believed.
+/// Longest valid name of a job.
 const LONGEST_NAME: usize = 128;
 
 /// The job and the rank that a file is named after: `JOB.RANK`, or `JOB` alone. None for other names.
@@ -40,7 +40,7 @@ pub struct Steps {
 pub struct NewSteps {
     /// Times of the steps, seconds, in order.
     pub seconds: Vec<f64>,
-    /// Lines that are none.
+    /// Invalid lines.
     pub bad_lines: usize,
 }
 
@@ -81,7 +81,7 @@ impl Steps {
             new.take(&self.begun);
             self.begun.clear();
         }
-        // A line without an end must not grow for ever: what is longer than any step's line is a bad one either way.
+        // A line without an end must not grow without limit: a line longer than any step's line is invalid anyway.
         let room = 256_usize.saturating_sub(self.begun.len());
         self.begun.extend_from_slice(&last[..last.len().min(room)]);
         Ok(new)

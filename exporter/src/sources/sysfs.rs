@@ -301,8 +301,8 @@ impl File {
         self.read(buffer, |text| text.parse().ok())
     }
 
-    /// Reads bytes from an offset on, as files that are no text have them: `config`, `vpd`. Fewer
-    /// than asked for where the file ends, or where the reader may see no more of it.
+    /// Reads bytes from an offset on, from binary files: `config`, `vpd`. Fewer
+    /// than requested where the file ends, or where the reader may see no more of it.
     ///
     /// # Errors
     /// The file cannot be opened or read.
@@ -322,7 +322,7 @@ impl File {
         matches!(self.kept, Kept::Never)
     }
 
-    /// Gives the descriptor back; the next read opens the file again.
+    /// Returns the descriptor; the next read opens the file again.
     pub fn close(&mut self) {
         if matches!(self.kept, Kept::Open(_)) {
             self.kept = Kept::No;

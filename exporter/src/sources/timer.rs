@@ -36,10 +36,10 @@ pub const PERIODS_NANOS: [u64; 8] = [
 
 /// The period before the first wake-ups were paid for.
 const FIRST_PERIOD_NANOS: u64 = 10_000_000;
-/// Wake-ups between two looks at what they cost.
+/// Wake-ups between two measurements of their cost.
 const REVIEW: u64 = 128;
 /// By default Linux lets a timer fire up to 50 us late, to wake the CPU once for several: that would be
-/// the very delay we look for. This asks for none.
+/// the very delay that is measured. This disables it.
 const TIMER_SLACK_NANOS: NonZeroU64 = NonZeroU64::MIN;
 
 /// `USER_HZ`: the unit in which `/proc/stat` counts time, a second's worth of ticks.
@@ -112,7 +112,7 @@ impl Clock for KernelClock {
     }
 }
 
-/// Sleeps and tallies until asked to stop.
+/// Sleeps and tallies until requested to stop.
 fn watch(clock: &impl Clock, tally: &Tally, share: f64) {
     let mut period = FIRST_PERIOD_NANOS;
     let mut wake = clock.now() + period;
@@ -135,7 +135,7 @@ fn watch(clock: &impl Clock, tally: &Tally, share: f64) {
     }
 }
 
-/// The shortest period at which wake-ups that cost so much keep to a share of one CPU, else the longest.
+/// The shortest period at which wake-ups of this cost keep to a share of one CPU, else the longest.
 fn period_for(cost_nanos: u64, share: f64) -> u64 {
     let fits = |period: &&u64| cost_nanos as f64 <= **period as f64 * share;
     let longest = PERIODS_NANOS[PERIODS_NANOS.len() - 1];
@@ -186,7 +186,7 @@ impl Probe {
         self.tally.delays()
     }
 
-    /// The latest wake-up since this was last asked, nanoseconds.
+    /// The latest wake-up since the last call, nanoseconds.
     pub fn take_max_nanos(&self) -> u64 {
         self.tally.max_nanos.swap(0, Ordering::Relaxed)
     }

@@ -24,7 +24,7 @@ pub(crate) fn ours(name: &str) -> Machine {
     machine(&our_root(name))
 }
 
-/// A recording of real hardware; says so where this checkout has none.
+/// A recording of real hardware; reports if this checkout has none.
 pub(crate) fn captures(test: &str, path: &str) -> Option<PathBuf> {
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/captures");
     let path = captures.join(path);

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-/// A network namespace of a name of its own; deleted when dropped.
+/// A network namespace with a unique name; deleted when dropped.
 pub(crate) struct Namespace(pub(crate) String);
 
 impl Namespace {
-    /// Makes one; none, with a word why, where this machine or user cannot.
+    /// Makes one; none, with the reason, where this machine or user cannot.
     pub(crate) fn new(test: &str, word: &str) -> Option<Self> {
         let name = format!("rs-{word}-{}", std::process::id());
         let made = Command::new("ip").args(["netns", "add", &name]).output();

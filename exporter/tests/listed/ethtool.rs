@@ -7,7 +7,7 @@ use std::path::Path;
 use super::tree::{link, page, write};
 use crate::common::captures;
 
-/// Counters of the recorded drivers that no page shows, and why.
+/// Counters of the recorded drivers that are not exported, and why.
 const NO_FABRIC: &[&str] = &[
     // e1000e is a laptop's network card: no RDMA, no PFC. node_exporter has what every card counts.
     "tx_packets",
@@ -24,12 +24,12 @@ const NO_FABRIC: &[&str] = &[
     "rx_multicast",
     "tx_aborted",
     "tx_underrun",
-    // Made up by node_exporter's authors.
+    // Invented by node_exporter's authors.
     "duplicate metric",
     "duplicate_metric",
 ];
 
-/// The text behind `key: ` on a line of its own.
+/// The text behind `key: ` on a separate line.
 fn said<'a>(text: &'a str, key: &str) -> &'a str {
     let mut lines = text.lines().filter_map(|line| line.trim().split_once(": "));
     lines.find(|(name, _)| *name == key).expect(key).1

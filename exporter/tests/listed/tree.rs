@@ -1,4 +1,4 @@
-//! A tree of files as it is made up from a recorded text, and the page of the machine that it stands for.
+//! A tree of files built from a recorded text, and the exposition of the machine that it represents.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -5,7 +5,7 @@ use super::host_files::cpus;
 use super::pcie::{aer, function, gpu_function, pcie_link};
 use super::tree::Tree;
 
-/// Everything hangs below emulated switches, four EFA devices and one GPU to each. EFA has no
+/// Everything is below emulated switches, four EFA devices and one GPU to each. EFA has no
 /// `counters`, bytes and retransmissions in `hw_counters`, and counters of its command queue beside the
 /// ports. The third device has lost packets and given up on a peer; the second of the other switch has
 /// had a command fail.

@@ -7,7 +7,7 @@ use super::rdma::{Port, rdma_device};
 use super::roce::netdev;
 use super::tree::Tree;
 
-/// Each root complex of Grace is a PCI domain of its own. Domain of each GPU, and the NUMA node of its memory.
+/// Each root complex of Grace is a separate PCI domain. Domain of each GPU, and the NUMA node of its memory.
 const GPUS: [(u16, u8); 4] = [(0x08, 2), (0x09, 10), (0x18, 18), (0x19, 26)];
 /// Domains of the NICs on the fabric between racks, by rail.
 const NICS: [u16; 4] = [0x00, 0x02, 0x10, 0x12];
@@ -16,9 +16,9 @@ const STORAGE: [u16; 2] = [0x06, 0x16];
 const LINKS: usize = 18;
 
 /// 144 Arm cores on two NUMA nodes, and four more of memory only: the GPUs' own, which CPUs reach by C2C.
-/// The GPUs could speak PCIe 6, Grace speaks 5; the NICs' own switches speak 6 down to the NIC.
+/// The GPUs support PCIe 6, Grace supports 5; the NICs' own switches support 6 down to the NIC.
 ///
-/// GPU 2 is not reachable over NVLink as it should be: link 7 recovers again and again, and its fabric says so.
+/// GPU 2 is not reachable over NVLink as it should be: link 7 recovers repeatedly, and its fabric reports it.
 /// Rail 3 runs at half its width. One function belongs to the Fabric Manager: none of its counters is to be read.
 pub(super) fn gb200_nvl72_tray() -> Tree {
     let mut tree = Tree::default();
@@ -161,8 +161,8 @@ fn bluefield(tree: &mut Tree, domain: u16, slot: usize) {
     );
 }
 
-/// A function that stands for NVSwitches, as its vital product data says. Who reads its counters fills the
-/// kernel log, so they hold a number that must be on no page.
+/// A function that represents NVSwitches, according to its vital product data. Reading its counters fills the
+/// kernel log, so they hold a number that must not be exported.
 fn bridge(tree: &mut Tree) {
     let card = format!("{}/0005:01:00.0", root_port(tree, 0x05));
     function(tree, &card, "0x15b3", "0x1021", "0x020700", 0);
@@ -202,7 +202,7 @@ fn nvml(tree: &mut Tree) {
             "0x2b 0x5e 0x11 0x7a 1 2 3 4 5 6 7 8 9 10 11 12",
         ),
         ("fabric_clique_id", "32766"),
-        // All four two-bit answers are "no", and the configuration is right.
+        // All four two-bit fields are "no", and the configuration is right.
         ("fabric_health_mask", "0x1aa"),
         ("fabric_health_summary", "1"),
         ("platform_chassis_serial", "1820124009999"),
@@ -227,7 +227,7 @@ fn nvml(tree: &mut Tree) {
         );
         state.nvlink(&format!("{gpu} *"), "version", 7);
         state.nvlink(&format!("{gpu} *"), "speed_megabytes_per_second", 53_125);
-        // The switches stand in trays of their own: the node sees no PCI function of theirs.
+        // The switches are in separate trays: the node sees no PCI function of theirs.
         state.nvlink(&format!("{gpu} *"), "remote_pci_address", "0000:00:00.0");
         for number in 0..LINKS {
             let (which, bytes) = (

@@ -1,4 +1,4 @@
-//! What the NVML of the fixture machines answers: `nvml.state`, the text that the mock library reads.
+//! State of the NVML of the fixture machines: `nvml.state`, the text that the mock library reads.
 
 use super::tree::Tree;
 
@@ -7,7 +7,7 @@ use super::tree::Tree;
 pub(super) struct State(Vec<String>);
 
 impl State {
-    /// So many GPUs, of which each is what the mock takes it for until a line says otherwise.
+    /// So many GPUs, each with the mock's defaults until a line overrides them.
     pub(super) fn of(gpus: usize) -> Self {
         Self(vec![format!("gpus {gpus}")])
     }

@@ -3,7 +3,7 @@
 use super::pcie::function;
 use super::tree::Tree;
 
-/// CPUs of each NUMA node, and what `/proc/stat` says of every one: CPU 3 has been robbed of 2.5 s.
+/// CPUs of each NUMA node, and the times of each in `/proc/stat`: 2.5 s of CPU 3 were stolen.
 pub(super) fn cpus(tree: &mut Tree, nodes: &[&str], count: usize) {
     for (node, list) in nodes.iter().enumerate() {
         tree.file(format!("sys/devices/system/node/node{node}/cpulist"), list);
@@ -114,7 +114,7 @@ pub(super) fn storage(tree: &mut Tree) {
     gpudirect(tree);
 }
 
-/// The way to the array: the bond's own network.
+/// The path to the array: the bond's own network.
 fn routes(tree: &mut Tree) {
     tree.file("sys/devices/virtual/net/bond0/mtu", 9000);
     tree.link("sys/class/net/bond0", "sys/devices/virtual/net/bond0");

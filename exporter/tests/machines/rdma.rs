@@ -49,7 +49,7 @@ pub(super) fn infiniband(tree: &mut Tree, function: &str, rail: usize) {
     }
 }
 
-/// Two 100 Gb/s Ethernet ports of one card as one bonded RDMA device, on a root port of its own.
+/// Two 100 Gb/s Ethernet ports of one card as one bonded RDMA device, on a separate root port.
 pub(super) fn storage_bond(tree: &mut Tree) {
     let root = "sys/devices/pci0000:27/0000:27:01.0";
     function(tree, root, "0x8086", "0x352a", "0x060400", 0);
@@ -155,7 +155,7 @@ fn counters(tree: &mut Tree, path: &str, seed: u64) {
         ("rx_read_requests", 104_729 * seed),
         ("out_of_sequence", seed % 5),
         ("roce_adp_retrans", seed % 3),
-        // Read by nobody: no row of the driver's table has this name.
+        // Not exported: no row of the driver's table has this name.
         ("vendor_private", 1),
     ] {
         tree.file(format!("{path}/hw_counters/{file}"), value);

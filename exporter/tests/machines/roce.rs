@@ -7,9 +7,9 @@ use super::{gpus, hgx};
 
 /// What is not as it should be with some of the NICs.
 ///
-/// `Storm`: it has told its switch to pause for minutes. `OtherPriority`: PFC stands on priority 4, and it
-/// trusts VLAN tags. `Dirty`: the cable errs beyond what correction mends, and its lane 2 most. `GlobalPause`:
-/// 802.3x in place of PFC. `Down`: no light.
+/// `Storm`: it has paused its switch for minutes. `OtherPriority`: PFC is on priority 4, and it
+/// trusts VLAN tags. `Dirty`: the cable has more errors than FEC can correct, most on its lane 2. `GlobalPause`:
+/// 802.3x in place of PFC. `Down`: no optical signal.
 #[derive(Clone, Copy, PartialEq)]
 enum Case {
     Healthy,
@@ -197,7 +197,7 @@ fn stats(case: Case, seed: u64) -> String {
         ("module_bus_stuck", 0),
         ("module_high_temp", u64::from(case == Case::Dirty)),
         ("module_bad_shorted", 0),
-        // Read by nobody: no row of the driver's table has these names.
+        // Not exported: no row of the driver's table has these names.
         ("rx0_packets", traffic / 2),
         ("rx1_packets", traffic / 2),
     ]);
@@ -328,7 +328,7 @@ fn pfc(case: Case) -> String {
     )
 }
 
-/// `lldpctl -f json0`: every rail is connected to a leaf of its own, but the last, which is down.
+/// `lldpctl -f json0`: every rail is connected to its own leaf, except the last, which is down.
 fn neighbors() -> String {
     let interface = |rail: usize| {
         format!(

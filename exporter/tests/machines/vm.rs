@@ -6,8 +6,8 @@ use super::pcie::{aer, function, pcie_link};
 use super::rdma::{Port, rdma_device};
 use super::tree::Tree;
 
-/// 16 virtual CPUs on KVM. Each device hangs below an emulated root port of its own, so nothing here
-/// tells how close the two are on the host; no node of theirs is known, and the virtual function reports
+/// 16 virtual CPUs on KVM. Each device is below its own emulated root port, so nothing here
+/// shows how close the two are on the host; no node of theirs is known, and the virtual function reports
 /// no PCIe link and sees no physical function.
 pub(super) fn vm_vf_passthrough() -> Tree {
     let mut tree = Tree::default();

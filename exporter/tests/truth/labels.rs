@@ -5,7 +5,7 @@ use std::path::Path;
 
 use railscope_model::reading::Sample;
 
-/// A label's value as it stands on the page, the file below `sys` that says it, and what that text comes to.
+/// A label's value as exported, the file below `sys` that it is from, and the value of that text.
 pub(super) struct Said {
     pub(super) label: String,
     pub(super) file: String,
@@ -94,7 +94,7 @@ fn from_hex(text: &str) -> String {
         .to_string()
 }
 
-/// The labels of one sample that files say. A file that is missing says nothing, and then nor may the label.
+/// The labels of one sample from files. If a file is missing, the label must be empty.
 pub(super) fn said(sample: &Sample, sys: &Path) -> Vec<Said> {
     let labels: Vec<_> = sample.labels.values().collect();
     let name = sample.metric.name.strip_prefix("railscope_").expect("ours");

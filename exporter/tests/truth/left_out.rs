@@ -1,4 +1,4 @@
-//! What recordings of machines hold and no page shows, and why.
+//! Values in recordings of machines that are not exported, and why.
 
 /// A reason to leave values out. Each is of use for some recording.
 pub(super) struct LeftOut {

@@ -1,4 +1,4 @@
-//! Which file each number on a page is from, and what its text comes to: written a second time, by other code.
+//! Which file each exported number is from, and the value of its text: written a second time, by other code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -55,7 +55,7 @@ pub(super) fn origin(sample: &Sample, sys: &Path) -> Option<Origin> {
             };
             Some(("../proc/stat".into(), Box::new(line)))
         }
-        // Counts of what an answer holds, not numbers of files.
+        // Counts of items in a reply, not numbers of files.
         "workload_devices" => None,
         // Nothing has fallen yet, and the epoch is the boot time.
         "source_resets_total" | "source_wraps_total" | "source_epoch_seconds" => None,
@@ -216,7 +216,7 @@ fn listed(text: &str) -> f64 {
     sizes.sum()
 }
 
-/// What the host's own sources say.
+/// Values of the host's own sources.
 fn host_origin(name: &str, labels: &[&str], sys: &Path) -> Option<Origin> {
     let node = labels.first().copied().unwrap_or_default();
     let cpus = cpus_of(sys, node);
@@ -389,7 +389,7 @@ fn function_origin(name: &str, labels: &[&str]) -> Origin {
         "link_transfers_per_second" => giga("current_link_speed"),
         "link_max_transfers_per_second" => giga("max_link_speed"),
         "errors_total" => {
-            // The kernel's own total, which the sampler leaves out.
+            // The kernel's own total, which the sampler omits.
             let total = |text: &str| number(text.rsplit(' ').next().expect("a total"));
             (format!("aer_dev_{}", labels[0]), Box::new(total))
         }

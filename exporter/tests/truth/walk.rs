@@ -1,10 +1,10 @@
-//! Every value that a recording holds: a line with a number in it, whoever may want it.
+//! Every value that a recording holds: a line with a number in it, whether it is exported or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// A file of rows of different things: each is a file of its own here, `proc/stat:btime`.
+/// A file of rows of different things: each is a separate file here, `proc/stat:btime`.
 const TABLE: &str = "proc/stat";
 
 /// Values of each file by its path below the root. Links are not followed: each file is seen once.
@@ -44,7 +44,7 @@ fn has_number(line: &str) -> bool {
     words.into_iter().any(digit)
 }
 
-/// Whether a path is one that a pattern stands for: `*` for anything within one name, `**` for any names,
+/// Whether a path matches a pattern: `*` for anything within one name, `**` for any names,
 /// `{a,b}` for either.
 pub(super) fn stands_for(pattern: &str, path: &str) -> bool {
     fn names(pattern: &[&str], path: &[&str]) -> bool {
@@ -63,7 +63,7 @@ pub(super) fn stands_for(pattern: &str, path: &str) -> bool {
     )
 }
 
-/// Whether a name is one that `a{b,c*}d` stands for: `abd`, `acxd`.
+/// Whether a name matches `a{b,c*}d`: `abd`, `acxd`.
 fn one_of(pattern: &str, name: &str) -> bool {
     let parts = pattern.split_once('{').and_then(|(before, rest)| {
         let (words, behind) = rest.split_once('}')?;

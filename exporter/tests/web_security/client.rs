@@ -50,7 +50,7 @@ impl Authority {
     }
 }
 
-/// Asks for `/metrics`.
+/// Requests `/metrics`.
 pub(crate) struct Client {
     trusts: Option<RootCertStore>,
     shows: Option<(String, String)>,
@@ -58,7 +58,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// One that speaks plain HTTP.
+    /// One that uses plain HTTP.
     pub(crate) fn plain() -> Self {
         Self {
             trusts: None,
@@ -81,7 +81,7 @@ impl Client {
         }
     }
 
-    /// The whole answer as text; `user` is `name:password`.
+    /// The full response as text; `user` is `name:password`.
     pub(crate) fn get(&self, address: SocketAddr, user: Option<&str>) -> Result<String, String> {
         let stream = TcpStream::connect(address).expect("connects");
         stream
@@ -128,7 +128,7 @@ fn ask(mut stream: impl Read + Write, user: Option<&str>) -> std::io::Result<Str
     stream.flush()?;
     let mut answer = String::new();
     match stream.read_to_string(&mut answer) {
-        // A plain answer to a closed TLS session, and the other way round, is no answer.
+        // A plain response to a closed TLS session, and the reverse, is no response.
         Ok(_) if answer.starts_with("HTTP/1.1 ") => Ok(answer),
         Ok(_) => Err(std::io::Error::other("no answer")),
         Err(error) => Err(error),

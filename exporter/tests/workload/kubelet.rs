@@ -22,11 +22,11 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-/// What it does when asked.
+/// Its reaction to a request.
 #[derive(Clone)]
 pub(crate) enum Answer {
     Pods(Vec<PodResources>),
-    /// Takes the question and says nothing.
+    /// Accepts the request and does not reply.
     Never,
     /// Listens and does not even accept.
     NoHttp,

@@ -1,4 +1,4 @@
-//! Names and labels of a sample line, byte by byte: this is where the time of reading a page goes.
+//! Names and labels of a sample line, byte by byte: most of the time of parsing an exposition is spent here.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,7 +21,7 @@ const NAME: [bool; 256] = {
 
 /// Reads `{…}` and returns the series name, the text between the braces and what follows them.
 ///
-/// In the UTF-8 form of the format the name stands inside the braces: `{"my.name", a="b"}`.
+/// In the UTF-8 form of the format the name is inside the braces: `{"my.name", a="b"}`.
 pub(super) fn read_labels<'a>(
     name: &'a str,
     text: &'a str,
@@ -53,9 +53,9 @@ pub(super) fn read_labels<'a>(
     Ok((name, &labels[..end], &labels[end + 1..]))
 }
 
-/// Where name and (still escaped) value of the label at byte `at` stand; `None` at the end of the labels.
+/// Positions of name and (still escaped) value of the label at byte `at`; `None` at the end of the labels.
 ///
-/// Byte by byte, because this is where a page's time goes: every label of every line passes here.
+/// Byte by byte, because this is the hot loop: every label of every line passes here.
 #[inline]
 pub(super) fn label_at(text: &str, at: usize) -> Read<'_, Option<(Range<usize>, Range<usize>)>> {
     let bytes = text.as_bytes();

@@ -1,9 +1,9 @@
-//! What a scraper can ask for, by its `Accept` header.
+//! The formats that a scraper can request by its `Accept` header.
 
 use super::{Format, Page, protobuf};
 use crate::metric::Profile;
 
-/// A representation of a page.
+/// A format of an exposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MediaType {
     /// Text.
@@ -39,7 +39,7 @@ impl MediaType {
         }
     }
 
-    /// The one that an `Accept` header asks for: the one of the highest `q`; of equal ones the one that stands first among
+    /// The one that an `Accept` header requests: the one with the highest `q`; of equal ones the first in
     /// [`Self::ALL`]. The plain text format for everything else (a browser, curl, no header at all).
     pub fn negotiate(accept: Option<&str>) -> Self {
         let ranges = || accept.unwrap_or_default().split(',');
@@ -85,7 +85,7 @@ fn quality(range: &str) -> f64 {
 }
 
 impl Page {
-    /// Writes the page, whatever its media type.
+    /// Writes the exposition in this media type.
     pub fn encode(&self, media_type: MediaType, profile: Profile) -> Vec<u8> {
         match media_type {
             MediaType::Text(format) => self.write(format, profile).into_bytes(),
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_accept_header_chooses_the_media_type() {
-        // As Prometheus 2.42 asks, without and with native histograms, and as Prometheus 3 does.
+        // The headers of Prometheus 2.42, without and with native histograms, and of Prometheus 3.
         let usual = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
         let native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,\
                       application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";

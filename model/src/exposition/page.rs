@@ -1,4 +1,4 @@
-//! A page: the readings of one node put in order, by reference.
+//! An exposition: the readings of one node in order, by reference.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::metric::{Metric, Profile};
 use crate::reading::{Labels, NodeReading, Sample, Value};
 
-/// Readings in the order of the page: catalogue, then labels; each series once, the first one stays.
+/// Readings in the order of the exposition: catalogue, then labels; each series once, the first one stays.
 ///
 /// It refers to the readings' samples and copies none. Its order is remembered: readings of one node nearly always
-/// hold the same series as the last ones, so that a page [after](Self::after) another one rarely sorts anything.
+/// hold the same series as the last ones, so that an exposition [after](Self::after) another rarely sorts anything.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     readings: Vec<Arc<NodeReading>>,
-    /// Where the samples stand, in the order of the page. Shared by all pages of the same series.
+    /// Positions of the samples, in the order of the exposition. Shared by all expositions of the same series.
     places: Arc<[Place]>,
 }
 
@@ -25,12 +25,12 @@ struct Place {
 }
 
 impl Page {
-    /// The page of one reading.
+    /// The exposition of one reading.
     pub fn new(reading: Arc<NodeReading>) -> Self {
         Self::default().after([reading])
     }
 
-    /// The page of these readings. Where they hold the same series as those of this page, in the same
+    /// The exposition of these readings. If they hold the same series as this one, in the same
     /// sequence, nothing is sorted: that is one comparison a sample, and of addresses mostly, as samplers
     /// keep the labels of a series.
     #[must_use]
@@ -47,12 +47,12 @@ impl Page {
         Self { readings, places }
     }
 
-    /// The samples in the order of the page.
+    /// The samples in order.
     pub fn samples(&self) -> impl Iterator<Item = &Sample> {
         self.places.iter().map(|place| self.sample(*place))
     }
 
-    /// Every metric of which a profile shows a sample, with these samples, in the order of the page.
+    /// Every metric of which a profile includes a sample, with these samples, in order.
     pub(super) fn families(
         &self,
         profile: Profile,
@@ -67,7 +67,7 @@ impl Page {
         })
     }
 
-    /// Samples whose series stands on the page already.
+    /// Samples whose series is already in the exposition.
     pub fn dropped(&self) -> usize {
         let all = self.readings.iter().map(|reading| reading.samples().len());
         all.sum::<usize>() - self.places.len()
@@ -79,7 +79,7 @@ impl Page {
         shown.map(Sample::series).sum()
     }
 
-    /// Gives a series of the page another value; nothing where the page does not hold it. Copies its
+    /// Sets the value of a series; nothing if the exposition does not contain it. Copies its
     /// reading if others hold that, too.
     pub fn set(&mut self, metric: &'static Metric, labels: &Labels, value: impl Into<Value>) {
         let wanted = (metric.index, labels);
@@ -106,7 +106,7 @@ fn same(old: &NodeReading, new: &NodeReading) -> bool {
     old.len() == new.len() && old.iter().zip(new).all(same)
 }
 
-/// The order of the page.
+/// The order of the exposition.
 fn sorted(readings: &[Arc<NodeReading>]) -> Arc<[Place]> {
     let places = (0..).zip(readings).flat_map(|(reading, of)| {
         let samples = 0..of.samples().len() as u32;
@@ -136,7 +136,7 @@ mod tests {
         reading
     }
 
-    /// A remembered order gives what sorting gives, whatever came before and however it is split.
+    /// A remembered order equals sorting, whatever came before and however it is split.
     #[test]
     fn readings_in_any_sequence_are_ordered_as_by_sorting() {
         let mut page = Page::default();

@@ -1,6 +1,6 @@
 //! Any exporter's text as series, without copying: Prometheus text 0.0.4 and OpenMetrics 1.0.
 //!
-//! Every line is either read whole or reported with its place; a bad line never hides the next one.
+//! Every line is either read completely or reported with its position; a bad line never hides the next one.
 
 use std::borrow::Cow;
 
@@ -16,13 +16,13 @@ pub struct ParseError {
     pub line: usize,
     /// Byte in the line, from 1.
     pub column: usize,
-    /// What should have stood there.
+    /// What was expected there.
     pub expected: &'static str,
-    /// What stood there, shortened to 32 bytes.
+    /// What was found there, shortened to 32 bytes.
     pub found: String,
 }
 
-/// The type of a family, as a TYPE line gives it.
+/// The type of a family, from a TYPE line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
     /// `counter`
@@ -48,7 +48,7 @@ pub struct Series<'a> {
     pub name: &'a str,
     /// What stands between the braces, unread: see [`Series::labels`].
     labels: &'a str,
-    /// Name and labels as they stand on the line.
+    /// Name and labels, unchanged from the line.
     head: &'a str,
     /// The value. NaN and infinities are values.
     pub value: f64,
@@ -75,36 +75,36 @@ impl<'a> Series<'a> {
             .find_map(|(found, value)| (found == name).then_some(value))
     }
 
-    /// The label text between the braces, as it stands on the line: a key for equal lines.
+    /// The label text between the braces, unchanged from the line: a key for equal lines.
     pub fn raw_labels(&self) -> &'a str {
         self.labels
     }
 
-    /// Name and labels as they stand on the line, with their braces: a key for equal lines, see [`Parser::next_behind`].
+    /// Name and labels, unchanged from the line, with their braces: a key for equal lines, see [`Parser::next_behind`].
     pub fn head(&self) -> &'a str {
         self.head
     }
 }
 
-/// One line that says something.
+/// One line with content.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Line<'a> {
     /// A sample.
     Series(Series<'a>),
     /// `# TYPE family type`
     Type(&'a str, Type),
-    /// `# EOF`, which ends an OpenMetrics page.
+    /// `# EOF`, which ends an OpenMetrics exposition.
     End,
 }
 
-/// Iterates over the lines of a page that say something, or cannot be read.
+/// Iterates over the lines of an exposition that have content, or cannot be parsed.
 #[derive(Debug, Clone)]
 pub struct Parser<'a> {
     rest: &'a str,
     line: usize,
 }
 
-/// Reads a page line by line.
+/// Reads an exposition line by line.
 pub fn parse(page: &str) -> Parser<'_> {
     Parser {
         rest: page,
@@ -309,7 +309,7 @@ fn read_number(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// The page as `name{labels}=value@timestamp` lines and `!line:column expected` errors.
+    /// The exposition as `name{labels}=value@timestamp` lines and `!line:column expected` errors.
     fn show(page: &str) -> Vec<String> {
         let line = |line: Result<Line<'_>, ParseError>| match line {
             Ok(Line::Series(series)) => {

@@ -35,7 +35,7 @@ pub struct MetricFamily {
 pub enum MetricType {
     /// Rises until it is reset.
     Counter = 0,
-    /// Moves both ways.
+    /// Can rise and fall.
     Gauge = 1,
     /// Classic, native, or both in one.
     Histogram = 4,
@@ -77,7 +77,7 @@ pub struct Number {
     pub value: f64,
 }
 
-/// A histogram. Who reads it takes it as a native one if `zero_threshold` is above 0.
+/// A histogram. Readers treat it as a native one if `zero_threshold` is above 0.
 #[derive(Clone, PartialEq, Message)]
 pub struct Buckets {
     /// Number of measurements.
@@ -135,13 +135,13 @@ struct Piece {
     series: Series,
 }
 
-/// The page, each family behind its length. Holds no more than one series as a message at any time.
+/// The exposition, each family behind its length. Holds no more than one series as a message at any time.
 pub(super) fn encode(page: &Page, profile: Profile) -> Vec<u8> {
     let (mut body, mut family) = (Vec::new(), Vec::new());
     for (metric, samples) in page.families(profile) {
         family.clear();
         MetricFamily::of(metric).encode_raw(&mut family);
-        // Prometheus takes a whole family for native if its first series is.
+        // Prometheus treats a family as native if its first series is.
         let mut values = samples.clone().map(|sample| sample.value.as_histogram());
         let is_native = values.all(|value| value.is_some_and(|value| value.native().is_some()));
         let names = metric.labels.iter().map(|name| LabelPair {
@@ -161,7 +161,7 @@ pub(super) fn encode(page: &Page, profile: Profile) -> Vec<u8> {
 }
 
 impl MetricFamily {
-    /// What is said of the metric once, for all series.
+    /// The metric's metadata, once for all series.
     fn of(metric: &Metric) -> Self {
         let kind = match metric.kind {
             Kind::Counter => MetricType::Counter,

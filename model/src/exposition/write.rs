@@ -26,11 +26,11 @@ pub enum Format {
     Text,
 }
 
-/// Bytes that a line of a page takes, headers included: enough for most pages.
+/// Bytes per line, headers included: enough for most expositions.
 const BYTES_OF_A_SERIES: usize = 128;
 
 impl Page {
-    /// Writes the page as text.
+    /// Writes the exposition as text.
     pub fn write(&self, format: Format, profile: Profile) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(PageCollector {
@@ -39,7 +39,7 @@ impl Page {
         }));
         let mut text = String::with_capacity(BYTES_OF_A_SERIES * self.series(profile));
         // Writing to a String fails only where a value refuses to be encoded, and ours are all numbers.
-        // Should it happen, a comment keeps the page readable and says what is wrong with it.
+        // If it happens, a comment keeps the exposition readable and states the error.
         if encode(&mut text, &registry).is_err() {
             text.push_str("# the encoder failed: series are missing\n");
         }
@@ -50,7 +50,7 @@ impl Page {
     }
 }
 
-/// One page in one profile, as `prometheus-client` wants to see it.
+/// One exposition in one profile, in `prometheus-client`'s form.
 #[derive(Debug)]
 struct PageCollector {
     page: Page,
@@ -76,7 +76,7 @@ impl Collector for PageCollector {
     }
 }
 
-/// The name as `prometheus-client` wants it: it appends unit and suffix by itself.
+/// The name in `prometheus-client`'s form: it appends unit and suffix by itself.
 fn descriptor_name(metric: &Metric) -> &'static str {
     let family = metric.family();
     match metric.unit {
@@ -142,7 +142,7 @@ impl EncodeLabelSet for LabelPairs<'_> {
 /// Turns OpenMetrics into the text format 0.0.4: sample lines are the same in both, headers are not.
 ///
 /// HELP and TYPE there name the series, not the family, and know neither `info` nor UNIT nor EOF: a
-/// text parser that meets `# TYPE x info` refuses the whole page.
+/// text parser that reads `# TYPE x info` rejects the entire exposition.
 fn plain_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;
@@ -182,8 +182,8 @@ fn write_header(text: &mut String, help: Option<(&str, &str)>, about: &str) {
 }
 
 thread_local! {
-    /// A compressor's tables are half a megabyte: writing them anew for each page, into memory that the kernel
-    /// hands out anew, would cost as much as the compression.
+    /// A compressor's tables are half a megabyte: writing them again for each exposition, into memory that the kernel
+    /// allocates again, would cost as much as the compression.
     static COMPRESSOR: RefCell<Compress> =
         RefCell::new(Compress::new_gzip(Compression::fast(), LARGEST_WINDOW));
 }
@@ -191,10 +191,10 @@ thread_local! {
 /// The base-2 logarithm of gzip's largest window, bytes (RFC 1951, 32 kB).
 const LARGEST_WINDOW: u8 = 15;
 
-/// Compresses a page at the fastest level: compression, not encoding, is what a scrape costs.
+/// Compresses an exposition at the fastest level: compression, not encoding, is the cost of a scrape.
 ///
 /// # Errors
-/// None that writing into memory can raise.
+/// None: it writes into memory.
 pub fn gzip(page: &[u8]) -> io::Result<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|compressor| {
         compressor.reset();

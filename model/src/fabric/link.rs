@@ -1,4 +1,4 @@
-//! What joins two parts, and who saw it when.
+//! Edges between two parts, with their witnesses and times.
 
 use serde::Serialize;
 
@@ -19,15 +19,15 @@ pub enum LinkKind {
     Cable,
 }
 
-/// Who saw an edge. A wiring plan is no witness: it says what should be.
+/// Source that observed an edge. A wiring plan is not a witness: it only describes the intended state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Witness {
-    /// The exporter of the node; of a cable, by the LLDP packets that the node hears.
+    /// The exporter of the node; of a cable, by the LLDP packets that the node receives.
     Exporter,
     /// A sweep of the InfiniBand subnet.
     Subnet,
-    /// A switch, by the LLDP packets that it hears.
+    /// A switch, by the LLDP packets that it receives.
     Switch,
 }
 
@@ -35,7 +35,7 @@ impl Witness {
     /// Every witness.
     pub const ALL: [Self; 3] = [Self::Exporter, Self::Subnet, Self::Switch];
 
-    /// The witness as a word of the API.
+    /// The API's name of the witness.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Exporter => "exporter",
@@ -45,20 +45,20 @@ impl Witness {
     }
 }
 
-/// Whether an edge is there, as far as a witness, or all of them, can tell.
+/// Whether an edge is there, according to one witness or all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Presence {
-    /// It was there, and is gone: a whole sweep of the subnet does not show it, or its port is down.
+    /// It was there, and is gone: a complete sweep of the subnet does not show it, or its port is down.
     Lost,
-    /// It was there, and nobody says that it is gone: its port is up, and its neighbour silent.
+    /// It was there, and no witness reports it gone: its port is up, and its neighbor is not received.
     Unknown,
     /// It is there.
     Present,
 }
 
 impl Presence {
-    /// The word of the API.
+    /// Its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Lost => "lost",
@@ -68,21 +68,21 @@ impl Presence {
     }
 }
 
-/// What one witness said of an edge.
+/// One witness's report of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sighting {
     /// When the witness last saw it.
     pub at: Timestamp,
-    /// What the newest word of the witness is.
+    /// The witness's newest report.
     pub says: Presence,
 }
 
-/// Everybody who saw an edge.
+/// All witnesses of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sightings([Option<Sighting>; Witness::ALL.len()]);
 
 impl Sightings {
-    /// Seen by one witness, whose newest word it is.
+    /// Seen by one witness, whose newest report it is.
     pub fn by(witness: Witness, at: Timestamp) -> Self {
         let mut sightings = Self::default();
         let says = Presence::Present;
@@ -90,12 +90,12 @@ impl Sightings {
         sightings
     }
 
-    /// What one witness said; none if it never saw the edge.
+    /// One witness's report; none if it never saw the edge.
     pub fn of(&self, witness: Witness) -> Option<Sighting> {
         self.0[witness as usize]
     }
 
-    /// All witnesses with what they said.
+    /// All witnesses with their reports.
     pub fn iter(&self) -> impl Iterator<Item = (Witness, Sighting)> {
         Witness::ALL
             .into_iter()
@@ -103,7 +103,7 @@ impl Sightings {
             .filter_map(|(witness, sighting)| Some((witness, sighting?)))
     }
 
-    /// Adds what others said; of one witness the newer word counts, and of equally old ones the better.
+    /// Adds other reports; of one witness the newer report counts, and of equally old ones the better.
     pub fn merge(&mut self, other: &Self) {
         for (own, other) in self.0.iter_mut().zip(other.0) {
             let rank = |said: &Option<Sighting>| said.map(|said| (said.at, said.says));
@@ -113,12 +113,12 @@ impl Sightings {
         }
     }
 
-    /// Replaces what one witness said; none strikes it out.
+    /// Replaces one witness's report; none removes it.
     pub fn set(&mut self, witness: Witness, said: Option<Sighting>) {
         self.0[witness as usize] = said;
     }
 
-    /// Whether the edge is there: it is if any witness shows it, and it is lost only where one says so and
+    /// Whether the edge is there: it is if any witness shows it, and it is lost only if one reports that and
     /// none shows it.
     pub fn presence(&self) -> Presence {
         let says = |wanted| self.0.iter().flatten().any(|said| said.says == wanted);
@@ -134,11 +134,11 @@ pub struct Link {
     /// What joins the ends.
     pub kind: LinkKind,
     /// Ports at both ends, zero where an end has none: numbers, or handles of names, which
-    /// [`Fabric::port_name`](super::Fabric::port_name) tells apart.
+    /// [`Fabric::port_name`](super::Fabric::port_name) distinguishes.
     pub ports: (u16, u16),
-    /// Width and speed now, where somebody said.
+    /// Width and speed now, if reported.
     pub speed: Option<LinkSpeed>,
-    /// Who saw it, and when.
+    /// Its witnesses, with their times.
     pub seen_by: Sightings,
 }
 

@@ -1,8 +1,8 @@
-//! Moments.
+//! Timestamps.
 
 use serde::{Deserialize, Serialize};
 
-/// A moment: milliseconds of Unix time.
+/// A timestamp: milliseconds of Unix time.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// Seconds from an earlier moment to this one; zero if it is not earlier.
+    /// Seconds from an earlier timestamp to this one; zero if it is not earlier.
     pub fn seconds_since(self, earlier: Self) -> f64 {
         self.0.saturating_sub(earlier.0) as f64 / 1e3
     }
 
-    /// The moment so many seconds later, or earlier if they are negative.
+    /// The time so many seconds later, or earlier if they are negative.
     #[must_use]
     pub fn plus_seconds(self, seconds: f64) -> Self {
         Self(self.0.saturating_add_signed((seconds * 1e3) as i64))
@@ -53,7 +53,7 @@ pub const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// Days from 1970 to a date by Howard Hinnant's algorithm of that name (as of [`civil`]); none of a date that does not exist.
+/// Days from 1970 to a date by Howard Hinnant's algorithm of that name (as of [`civil`]); none for a date that does not exist.
 pub fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let longest = match month {

@@ -35,7 +35,7 @@ impl From<u16> for PortName {
     }
 }
 
-/// A [`PortName`] within somebody's text: looks one up in a set without a copy of the name.
+/// A [`PortName`] within a borrowed text: looks one up in a set without a copy of the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PortWord<'a> {
     /// A number.
@@ -46,7 +46,7 @@ pub enum PortWord<'a> {
 
 impl<'a> PortWord<'a> {
     /// Trims white space; refuses an empty name, control characters, and brackets, in which a part's text
-    /// has the name. A number with leading zeros is a name: somebody wrote it so.
+    /// has the name. A number with leading zeros is a name, kept as written.
     ///
     /// # Errors
     /// The text, if it cannot be a port's name.
@@ -137,7 +137,7 @@ pub fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Takes text and the digits behind it off the front.
+/// Splits text and the digits after it off the front.
 fn split<'a>(rest: &mut &'a str) -> (&'a str, &'a str) {
     let digits_at = rest
         .find(|char: char| char.is_ascii_digit())

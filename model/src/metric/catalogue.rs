@@ -1,4 +1,4 @@
-//! The catalogue: its tables, in the order of the page.
+//! The catalogue: its tables, in the order of the exposition.
 
 use super::Metric;
 

@@ -1,6 +1,6 @@
 //! The form of a table of the catalogue and of its rows.
 
-/// Turns rows into one `static` each and the table of them; `after` names the table that stands before it.
+/// Turns rows into one `static` each and the table of them; `after` names the preceding table.
 macro_rules! catalogue {
     (after $before:ident; $($rows:tt)+) => {
         catalogue! { @rows super::$before::END; $($rows)+ }

@@ -30,7 +30,7 @@ pub enum HistogramError {
     /// A bound is not a number, or not above the one before it.
     #[error("bounds of a histogram must be finite and rise")]
     Bounds,
-    /// There must be one count for each bound and one for what lies beyond the last.
+    /// There must be one count for each bound and one beyond the last.
     #[error("expected {expected} counts, found {found}")]
     Counts {
         /// One more than there are bounds.

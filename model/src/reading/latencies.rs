@@ -111,7 +111,7 @@ impl Latencies {
     }
 }
 
-/// The greatest whole nanoseconds that a bucket holds.
+/// The largest integer of nanoseconds in a bucket.
 const fn native_bounds() -> [u64; NATIVE_BOUNDS] {
     /// `2^(2^-4)`.
     const FACTOR: f64 = 1.044_273_782_427_413_8;

@@ -45,7 +45,7 @@ pub struct Table {
 pub struct SignalTable {
     /// Whether the signal is sent; true unless set.
     pub enabled: Option<bool>,
-    /// The receiver; by HTTP, the whole URL.
+    /// The receiver; by HTTP, the full URL.
     pub endpoint: Option<String>,
     /// As in [`Table`].
     pub protocol: Option<String>,

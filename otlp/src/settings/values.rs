@@ -216,7 +216,7 @@ fn percent_decoded(text: &str) -> Option<String> {
         if first == b'%' {
             let (digits, behind) = behind.split_at_checked(2)?;
             let digits = std::str::from_utf8(digits).ok()?;
-            // `from_str_radix` takes a sign.
+            // `from_str_radix` accepts a sign.
             if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
                 return None;
             }

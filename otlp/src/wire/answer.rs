@@ -1,4 +1,4 @@
-//! What an answer of the receiver means: accepted, rejected or to be retried (OTLP 1.x, sections "failures").
+//! Meaning of a receiver's response: accepted, rejected or to be retried (OTLP 1.x, sections "failures").
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) enum Outcome {
     Accepted(u64, String),
     /// Rejected for good, for this reason.
     Rejected(String),
-    /// Failed for now, with the delay that the receiver asks for.
+    /// Failed for now, with the delay that the receiver requests.
     Retry(Option<Duration>, String),
 }
 
@@ -76,7 +76,7 @@ struct ProtoDuration {
     nanos: i32,
 }
 
-/// A successful answer. One that cannot be decoded is a success without details.
+/// A successful response. One that cannot be decoded is a success without details.
 pub(super) fn accepted(message: Bytes) -> Outcome {
     let partial = ExportResponse::decode(message)
         .ok()
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn only_the_statuses_of_the_specification_are_retried() {
-        /// None: not retried; else the delay that is asked for.
+        /// None: not retried; else the requested delay.
         type Expected = Option<Option<u64>>;
         let cases: [(u16, Option<&str>, Expected); 9] = [
             (400, None, None),

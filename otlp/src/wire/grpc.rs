@@ -27,7 +27,7 @@ pub(super) async fn send(wire: &Wire, message: Bytes) -> Outcome {
     match grpc.unary(request, path, BytesCodec).await {
         Ok(response) => answer::accepted(response.into_inner()),
         Err(status) => match std::error::Error::source(&status) {
-            // The request did not reach the receiver, or the answer did not arrive.
+            // The request did not reach the receiver, or the response did not arrive.
             Some(cause) => Outcome::Retry(None, text_of(cause)),
             None => answer::of_grpc(&status),
         },

@@ -19,7 +19,7 @@ const TO: f64 = 1490.0;
 const READ_SECONDS: f64 = 0.5;
 /// The switch of the trace renews a counter every 0.5 to 1.3 s: twice that is the least that shows rates.
 const WINDOW: f64 = 2.0;
-/// Below a hundredth of the port's 200 Gb/s it is off.
+/// Below 1 % of the port's 200 Gb/s it is off.
 const OFF_GIGABITS: f64 = 2.0;
 const GIGABIT: f64 = 1e9 / 8.0;
 
@@ -144,7 +144,7 @@ fn likeness_table(sources: &[(&str, &Leaf)]) -> String {
     text
 }
 
-/// Windows in which the balance of uplinks is looked at, in seconds.
+/// Windows in which the balance of uplinks is measured, in seconds.
 const BALANCE_WINDOWS: [f64; 6] = [2.0, 5.0, 10.0, 60.0, 300.0, TO - FROM];
 
 fn balance(leaf: &Leaf, window: f64) -> Option<Balance> {
@@ -172,7 +172,7 @@ fn balance_table(sources: &[(String, Leaf)]) -> String {
     };
     for (name, leaf) in sources {
         let up = sum(&mut leaf.uplinks.iter());
-        // What servers receive and what goes up is about what servers send.
+        // What servers receive and the upward traffic are about what servers send.
         let all = sum(&mut leaf.servers.iter().flatten());
         let cells = BALANCE_WINDOWS.map(|window| {
             balance(leaf, window).map_or_else(

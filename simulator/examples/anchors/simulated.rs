@@ -15,7 +15,7 @@ use railscope_simulator::work::workload::{Collective, JobSpec, Pattern, Workload
 
 use crate::traces::{Counter, Failure};
 
-/// Seed of everything here; any other gives the same picture.
+/// Seed of everything here; any other gives similar results.
 const SEED: u64 = 1;
 
 /// Nodes behind the same leaves: 253 servers over 20 leaves with four NICs each.
@@ -211,7 +211,7 @@ pub(crate) fn steps(mut cluster: Cluster, tick: f64, count: usize) -> Vec<f64> {
 
 /// The job of the training log: 4 nodes of 8, checkpoints as in the log.
 pub(crate) fn logged() -> Result<Cluster, Failure> {
-    /// Exposed communication of a step; the log does not tell it.
+    /// Exposed communication of a step; the log does not contain it.
     const EXPOSED_SECONDS: f64 = 2.0;
     let spec = spec(4, (8, 4), Speed::Hdr, 4);
     let mut job = JobSpec::on_first(4);
@@ -245,12 +245,12 @@ pub(crate) struct Pipeline {
     pub(crate) exposed_seconds: f64,
     /// Speed of the first rank, as a share of the others'.
     pub(crate) first_speed: f64,
-    /// How much the work of a node varies from step to step.
+    /// Variation of a node's work from step to step.
     pub(crate) imbalance: f64,
 }
 
 impl Pipeline {
-    /// It as a cluster of its own.
+    /// A separate cluster with it.
     pub(crate) fn cluster(&self) -> Result<Cluster, Failure> {
         let nodes = self.stages * self.replicas;
         let spec = spec(nodes, (self.gpus, 1), Speed::Hdr, 32);

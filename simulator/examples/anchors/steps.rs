@@ -11,7 +11,7 @@ use crate::svg::{COLOURS, Chart, Line};
 use crate::traces::{self, Failure, Job};
 use crate::{Section, head, row, shown};
 
-/// The simulator draws its noise once a tick; a collector looks every 10 s.
+/// The simulator draws its noise once a tick; a collector scrapes every 10 s.
 const TICK_SECONDS: f64 = 10.0;
 
 /// Steps that are no longer than this are training, the others have a checkpoint in them.
@@ -247,7 +247,7 @@ pub(crate) fn section(folder: &Path) -> Result<Section, Failure> {
     let log = traces::logged_steps(folder)?;
     let (ar, st) = (traces::job(folder, "AR")?, traces::job(folder, "ST")?);
     let (slow, long) = (slow_worker(&ar), long_stage(&st));
-    // As many steps as the log has: the windows of the other two are too short to tell a tail.
+    // As many steps as the log has: the windows of the other two are too short to show a tail.
     let count = log.len();
     let step =
         |shape: &Pipeline| Ok::<f64, Failure>(shape.cluster()?.step_seconds().unwrap_or(f64::NAN));

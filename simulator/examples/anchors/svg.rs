@@ -11,7 +11,7 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A chart with its words.
+/// A chart with its text.
 pub(crate) struct Chart {
     pub(crate) title: &'static str,
     pub(crate) x: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct Chart {
     pub(crate) lines: Vec<Line>,
 }
 
-/// Colours that differ for colour-blind people too (Okabe and Ito).
+/// Colors that are distinguishable for color-blind people (Okabe and Ito).
 pub(crate) const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
 
 const LEFT: f64 = 60.0;

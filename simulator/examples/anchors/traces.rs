@@ -1,4 +1,4 @@
-//! Public traces of real clusters, read where they lie beside the checkout.
+//! Public traces of real clusters, read from beside the checkout.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,7 +12,7 @@ use parquet::record::RowAccessor;
 /// Anything that is wrong with a file.
 pub(crate) type Failure = Box<dyn std::error::Error>;
 
-/// Moments in seconds and bytes so far.
+/// Times in seconds and bytes so far.
 pub(crate) type Counter = Vec<(f64, f64)>;
 
 /// The folder with the traces; none if this checkout has no recordings beside it.

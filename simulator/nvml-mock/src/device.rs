@@ -1,4 +1,4 @@
-//! Who a GPU is: names, addresses, modes, and the processes on it.
+//! Identity of a GPU: names, addresses, modes, and the processes on it.
 
 use crate::ffi::{Code, Handle, PciInfo, ProcessInfo, Utilization, code, store};
 use crate::live::{Gpu, on_gpu};
@@ -87,7 +87,7 @@ process_lists! {
     nvmlDeviceGetMPSComputeRunningProcesses_v3 = None;
 }
 
-/// `count` says how much room there is, and then how many there are.
+/// `count` is the capacity on input and the number on output.
 ///
 /// # Safety
 /// `count` is null or valid; `out` is null or has room for `*count` entries.

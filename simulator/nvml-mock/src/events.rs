@@ -10,7 +10,7 @@ use crate::live::{Gpu, answer, lock, on_gpu, pass, wait_for_change};
 use crate::state::{Event, NodeGpus};
 use crate::symbols::getters;
 
-/// Sets handed out and not yet freed, by the number that is their handle.
+/// Sets allocated and not yet freed, by the number that is their handle.
 static SETS: Mutex<BTreeMap<usize, Arc<Mutex<Set>>>> = Mutex::new(BTreeMap::new());
 
 #[derive(Default)]
@@ -100,7 +100,7 @@ unsafe extern "C" fn nvmlEventSetWait_v2(
     }))
 }
 
-/// Events come before failures: the XID of a GPU that is lost must still be told.
+/// Events come before failures: the XID of a GPU that is lost must still be delivered.
 fn wait(set: &Mutex<Set>, timeout: Duration) -> Result<EventData, Code> {
     const FUNCTION: &str = "nvmlEventSetWait_v2";
     let started = Instant::now();

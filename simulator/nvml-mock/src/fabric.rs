@@ -14,7 +14,7 @@ getters! {
     });
 }
 
-/// Answers the second and the third version of the struct; the third has a summary at its end.
+/// Fills the second and the third version of the struct; the third has a summary at its end.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(
     device: Handle,
@@ -33,7 +33,7 @@ unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(
             health_summary: gpu.fabric_health_summary,
         };
         if version == struct_version::<FabricInfoV3>(3) {
-            // SAFETY: the version says that the struct is the third.
+            // SAFETY: the version identifies the third struct.
             return unsafe { store(request, whole) };
         }
         if version != struct_version::<FabricInfoV2>(2) {
@@ -56,7 +56,7 @@ unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(
             state,
             health_mask,
         };
-        // SAFETY: the version says that the struct is the second.
+        // SAFETY: the version identifies the second struct.
         unsafe { store(request.cast(), second) }
     })
 }

@@ -7,7 +7,7 @@ use crate::state::{MAX_GPUS, PciAddress};
 /// `nvmlReturn_t`.
 pub(crate) type Code = u32;
 
-/// The return codes that the mock itself gives.
+/// The return codes that the mock itself uses.
 pub(crate) mod code {
     use super::Code;
 
@@ -40,7 +40,7 @@ pub(crate) fn device_index(handle: Handle) -> Option<usize> {
         .filter(|&index| index < MAX_GPUS)
 }
 
-/// Writes an answer.
+/// Writes a result.
 ///
 /// # Safety
 /// `out` is null or valid for a write of `T`, as NVML demands of its callers.
@@ -72,7 +72,7 @@ pub(crate) unsafe fn store_text(out: *mut c_char, length: u32, text: &str) -> Re
     Ok(())
 }
 
-/// Reads a text that the caller hands over.
+/// Reads a text from the caller.
 ///
 /// # Safety
 /// `text` is null or a string with a closing zero.
@@ -86,10 +86,10 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Code> {
         .map_err(|_| code::INVALID_ARGUMENT)
 }
 
-/// Reads the first word of a versioned struct, which says its version and size.
+/// Reads the first word of a versioned struct, which encodes its version and size.
 ///
 /// # Safety
-/// `request` is null or points to a struct whose first field is an initialised `version`.
+/// `request` is null or points to a struct whose first field is an initialized `version`.
 pub(crate) unsafe fn version<T>(request: *const T) -> Result<u32, Code> {
     if request.is_null() {
         return Err(code::INVALID_ARGUMENT);

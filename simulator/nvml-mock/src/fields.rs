@@ -24,13 +24,13 @@ type Answer = Result<Value, Code>;
 /// Reads one field of a GPU in a scope: a link, a lane, or 0 for the GPU and 1 for the module.
 type Read = fn(&Gpu, u32) -> Answer;
 
-/// The scope of 138 to 141 that asks for the sum of all links.
+/// The scope of 138 to 141 that requests the sum of all links.
 const ALL_LINKS: u32 = u32::MAX;
 
 /// FEC bins 0 to 15 have consecutive ids.
 const FEC_HISTORY: std::ops::RangeInclusive<u32> = 235..=250;
 
-/// The largest id that a driver knows; larger ones are a wrong argument, unlisted smaller ones not supported.
+/// The largest id that a driver supports; larger ones are a wrong argument, unlisted smaller ones not supported.
 const LARGEST_ID: u32 = 273;
 
 /// Ids in the numbering of drivers from 580.82 on.

@@ -27,7 +27,7 @@ struct Held {
     tensor: [u64; 2],
 }
 
-/// Samples handed out and not yet freed, with what they hold; the next one is one more than the highest.
+/// Samples allocated and not yet freed, with their content; the next one is one more than the highest.
 static SAMPLES: Mutex<BTreeMap<usize, Option<Held>>> = Mutex::new(BTreeMap::new());
 
 #[unsafe(no_mangle)]
@@ -38,7 +38,7 @@ unsafe extern "C" fn nvmlGpmQueryDeviceSupport(device: Handle, request: *mut Gpm
         if version != SUPPORT_VERSION {
             return Err(code::ARGUMENT_VERSION_MISMATCH);
         }
-        // SAFETY: the version says that the struct is whole.
+        // SAFETY: the version guarantees that the struct is complete.
         unsafe {
             store(
                 request,
@@ -133,13 +133,13 @@ unsafe extern "C" fn nvmlGpmMetricsGet(request: *mut MetricsGet) -> Code {
 }
 
 /// # Safety
-/// `request` is null or points to a whole struct whose samples and ids are set.
+/// `request` is null or points to a complete struct whose samples and ids are set.
 unsafe fn metrics(request: *mut MetricsGet) -> Result<(), Code> {
     // SAFETY: by this function's contract.
     if unsafe { version(request) }? != METRICS_VERSION {
         return Err(code::ARGUMENT_VERSION_MISMATCH);
     }
-    // SAFETY: not null, as `version` has checked, and whole by this function's contract.
+    // SAFETY: not null, as `version` has checked, and complete by this function's contract.
     let request = unsafe { &mut *request };
     let held = |sample: Handle| lock(&SAMPLES).get(&sample.addr()).copied().flatten();
     let (Some(begin), Some(end)) = (held(request.sample1), held(request.sample2)) else {
@@ -171,8 +171,8 @@ unsafe fn metrics(request: *mut MetricsGet) -> Result<(), Code> {
     if gpu.gpm_counters {
         let whole: *mut Metric = request.metrics.as_mut_ptr();
         for place in count..MOST_METRICS_OF_NEWER_DRIVERS {
-            // SAFETY: a newer driver may clear all of the struct as its own header has it; a caller that hands over
-            // a shorter one loses what lies behind, as it would with the driver.
+            // SAFETY: a newer driver may clear all of the struct as its own header has it; a caller that passes
+            // a shorter one has the memory behind it overwritten, as it would with the driver.
             unsafe { whole.add(place).write_bytes(0, 1) };
         }
     }
@@ -182,7 +182,7 @@ unsafe fn metrics(request: *mut MetricsGet) -> Result<(), Code> {
 /// `NVML_GPM_METRIC_ANY_TENSOR_UTIL`.
 const TENSOR_ACTIVE: u32 = 5;
 
-/// A state that has been the same for so long stands still: it is of a test, and not of a simulation that is late.
+/// A state that has been the same for so long is treated as constant: it belongs to a test, not to a simulation that is late.
 const STANDS_STILL: Duration = Duration::from_secs(3);
 
 /// Share of the time between two samples with tensor operations: what the state has counted, and a share that it names where
@@ -224,7 +224,7 @@ fn value_of_instance(gpu: &GpuState, instance: u32, id: u32) -> Result<f64, Code
     }
 }
 
-/// Percents and MiB/s, as nvml.h says.
+/// Percents and MiB/s, as documented in nvml.h.
 fn value(gpu: &GpuState, id: u32) -> Result<f64, Code> {
     let percent = |permille: u32| Ok(f64::from(permille) / 10.0);
     match id {

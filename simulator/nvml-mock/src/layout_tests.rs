@@ -1,4 +1,4 @@
-//! Our structs lie in memory as nvml.h lays them out; the oracle is the bindgen output of nvml-wrapper-sys.
+//! Our structs have the memory layout of nvml.h; the reference is the bindgen output of nvml-wrapper-sys.
 
 use std::mem::{align_of, offset_of, size_of};
 
@@ -269,7 +269,7 @@ same_layout!(
     }
 );
 
-/// The bindings have no PRM counters: the places are those of nvml.h in NVIDIA/DCGM 4.6, by hand.
+/// The bindings have no PRM counters: the offsets are those of nvml.h in NVIDIA/DCGM 4.6, by hand.
 #[test]
 fn prm_counters() {
     assert_eq!(size_of::<prm::Counter>(), 24);

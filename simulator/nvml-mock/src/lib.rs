@@ -1,4 +1,4 @@
-//! A `libnvidia-ml.so.1` without a GPU: answers the calls of the exporter from the text file `nvml.state` beside it.
+//! A `libnvidia-ml.so.1` without a GPU: serves the exporter's calls from the text file `nvml.state` beside it.
 #![allow(
     unsafe_code,
     reason = "this library is a C interface: its callers hand over raw pointers"

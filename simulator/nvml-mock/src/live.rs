@@ -1,4 +1,4 @@
-//! The state file as it is now, and the gate that every call passes: initialised, not crashed, not hung, not failed.
+//! The state file as it is now, and the gate that every call passes: initialized, not crashed, not blocked, not failed.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs::File;
@@ -18,10 +18,10 @@ use crate::state::{Effect, GpuState, LinkState, NodeGpus, STATE_FILE};
 /// A changed file is seen after this long: far below the 100 ms that callers may count on, far above a call's cost.
 const RECHECK: Duration = Duration::from_millis(5);
 
-/// How often a call that hangs or is late looks again.
+/// Polling interval of a call that is blocked or delayed.
 const POLL: Duration = Duration::from_millis(10);
 
-/// How often one of the calls that wait for a change looks at the file: below the 100 ms that callers may count on.
+/// Interval at which one of the calls that wait for a change checks the file: below the 100 ms that callers may count on.
 const LOOK: Duration = Duration::from_millis(80);
 
 /// `nvmlInit_v2` calls without their `nvmlShutdown`.
@@ -60,7 +60,7 @@ impl Deref for Gpu {
 }
 
 impl Gpu {
-    /// The GPU behind a handle, once nothing stands in the way of `function`.
+    /// The GPU behind a handle, once no injected failure affects `function`.
     pub(crate) fn find(function: &str, device: Handle) -> Result<Self, Code> {
         let index = device_index(device);
         let node = pass(function, index)?;
@@ -104,7 +104,7 @@ pub(crate) fn peek() -> Result<Arc<NodeGpus>, Code> {
     current().ok_or(code::DRIVER_NOT_LOADED)
 }
 
-/// The gate: waits out hangs and delays, then lets the call through or fails it.
+/// The gate: waits out blocks and delays, then lets the call through or fails it.
 pub(crate) fn pass(function: &str, gpu: Option<usize>) -> Result<Arc<NodeGpus>, Code> {
     if USERS.load(Ordering::Acquire) == 0 {
         return Err(code::UNINITIALIZED);
@@ -166,7 +166,7 @@ pub(crate) fn field_failure(gpu: &Gpu, id: u32) -> Option<Code> {
     })
 }
 
-/// The injected failure of a whole call that asks for this field together with others.
+/// The injected failure of a whole call that requests this field together with others.
 pub(crate) fn spoiled_call(gpu: &Gpu, id: u32) -> Option<Code> {
     field_effects(gpu, id).find_map(|effect| match effect {
         Effect::Spoil(code) => Some(code),
@@ -204,13 +204,13 @@ fn current() -> Option<Arc<NodeGpus>> {
     node
 }
 
-/// Makes the next call look at the file, however short ago the last one did.
+/// Makes the next call read the file, however recently the last one did.
 pub(crate) fn forget() {
     *lock(&FILE) = None;
 }
 
-/// Waits until the state is another one than `known`, but not longer than `patience`. However many calls wait, one
-/// of them looks at the file and wakes the others: a node waits for the events of each of its GPUs, all the time.
+/// Waits until the state differs from `known`, but not longer than `patience`. However many calls wait, one
+/// of them checks the file and wakes the others: a node waits for the events of each of its GPUs, all the time.
 pub(crate) fn wait_for_change(known: &Arc<NodeGpus>, patience: Duration) {
     static LOOKED_AT: Mutex<bool> = Mutex::new(false);
     static CHANGED: Condvar = Condvar::new();
@@ -309,7 +309,7 @@ fn own_path() -> Option<&'static OsStr> {
         symbol_name: std::ptr::null(),
         symbol_address: std::ptr::null_mut(),
     };
-    // SAFETY: dladdr takes any address, and `info` is a valid Dl_info for it to fill.
+    // SAFETY: dladdr accepts any address, and `info` is a valid Dl_info for it to fill.
     let found = unsafe { dladdr((&raw const FILE).cast(), &raw mut info) };
     if found == 0 || info.file_name.is_null() {
         return None;

@@ -42,7 +42,7 @@ pub(crate) fn free(gpu: &Gpu) -> u64 {
         .saturating_sub(gpu.memory_reserved_bytes)
 }
 
-/// Errors by place. A Hopper answers for DRAM and SRAM only, as nvidia-smi shows.
+/// Errors by place. A Hopper supports DRAM and SRAM only, as nvidia-smi shows.
 pub(crate) fn ecc_errors(gpu: &Gpu, kind: u32, counter: u32, location: u32) -> Result<u64, Code> {
     if !gpu.ecc_mode {
         return Err(code::NOT_SUPPORTED);

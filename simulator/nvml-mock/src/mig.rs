@@ -1,4 +1,4 @@
-//! MIG devices: handles of their own, which few functions take.
+//! MIG devices: separate handles, which few functions accept.
 
 use std::ffi::c_char;
 

@@ -26,7 +26,7 @@ macro_rules! versioned {
                     return Err($crate::ffi::code::ARGUMENT_VERSION_MISMATCH);
                 }
                 let result: Result<$ty, $crate::ffi::Code> = $result;
-                // SAFETY: the version says that the struct is a whole `T`.
+                // SAFETY: the version guarantees a complete `T`.
                 unsafe { $crate::ffi::store(request, result?) }
             })
         }
@@ -67,7 +67,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Handle, request: *mut Me
                 used: gpu.memory_used_bytes,
             },
         };
-        // SAFETY: the version says that the struct is whole.
+        // SAFETY: the version guarantees a complete struct.
         unsafe { store(request, memory) }
     })
 }
@@ -111,7 +111,7 @@ pub(crate) struct PlatformInfo {
     pub(crate) module_id: u8,
 }
 
-/// Unlike the other versioned structs, this one is also asked by its `sensor_type`.
+/// Unlike the other versioned structs, this one is also selected by its `sensor_type`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetTemperatureV(device: Handle, request: *mut Temperature) -> Code {
     on_gpu("nvmlDeviceGetTemperatureV", device, |gpu| {
@@ -119,7 +119,7 @@ unsafe extern "C" fn nvmlDeviceGetTemperatureV(device: Handle, request: *mut Tem
         if unsafe { version(request) }? != struct_version::<Temperature>(1) {
             return Err(code::ARGUMENT_VERSION_MISMATCH);
         }
-        // SAFETY: the version says that the struct is whole, and the caller has set its sensor.
+        // SAFETY: the version guarantees a complete struct, and the caller has set its sensor.
         let sensor_type = unsafe { (*request).sensor_type };
         if sensor_type != GPU_SENSOR {
             return Err(code::INVALID_ARGUMENT);

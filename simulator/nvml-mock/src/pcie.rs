@@ -33,7 +33,7 @@ fn megatransfers(generation: u32) -> Result<u32, Code> {
     }
 }
 
-/// The driver measures for 20 ms here, so a caller that asks it for eight GPUs in a row must feel that.
+/// The driver measures for 20 ms here, so a caller that reads eight GPUs in a row must notice the delay.
 fn throughput(gpu: &Gpu, counter: u32) -> Result<u32, Code> {
     if counter > 1 {
         return Err(code::INVALID_ARGUMENT);

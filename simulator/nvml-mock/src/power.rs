@@ -52,7 +52,7 @@ fn clock_max_mhz(gpu: &Gpu, clock: u32) -> Result<u32, Code> {
     }
 }
 
-/// Time lost to heat, whoever acted on it.
+/// Time lost to heat, in hardware or software.
 pub(crate) fn thermal_nanoseconds(gpu: &Gpu) -> u64 {
     gpu.sw_thermal_nanoseconds
         .saturating_add(gpu.hw_thermal_nanoseconds)

@@ -38,7 +38,7 @@ unsafe extern "C" fn nvmlDeviceReadPRMCounters_v1(device: Handle, list: *mut Cou
         if list.is_null() {
             return Err(code::INVALID_ARGUMENT);
         }
-        // SAFETY: not null, and then a whole list by NVML's contract.
+        // SAFETY: not null, and then a complete list by NVML's contract.
         let CounterList {
             num_counters,
             counters,

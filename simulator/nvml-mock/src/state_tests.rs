@@ -1,4 +1,4 @@
-//! The state file: what a person may write, what is reported, and that text and types say the same.
+//! The state file: valid input, reported errors, and that text and types are equivalent.
 
 use crate::state::{
     Effect, Event, Fault, GpuState, LinkState, MAX_GPUS, MAX_LINKS, MigDevice, NodeGpus, Process,

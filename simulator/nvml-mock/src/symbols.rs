@@ -8,7 +8,7 @@ macro_rules! getters {
         unsafe extern "C" fn $name(device: $crate::ffi::Handle, $($arg: $arg_ty,)* out: *mut $out) -> $crate::ffi::Code {
             $crate::live::on_gpu(stringify!($name), device, |$gpu| {
                 let result: Result<$out, $crate::ffi::Code> = $result;
-                // SAFETY: NVML's contract: `out` is null or points to what the signature says.
+                // SAFETY: NVML's contract: `out` is null or points to the type in the signature.
                 unsafe { $crate::ffi::store(out, result?) }
             })
         }
@@ -29,7 +29,7 @@ macro_rules! pairs {
             $crate::live::on_gpu(stringify!($name), device, |$gpu| {
                 let result: Result<($first, $second), $crate::ffi::Code> = $result;
                 let values = result?;
-                // SAFETY: NVML's contract: both are null or point to what the signature says.
+                // SAFETY: NVML's contract: both are null or point to the types in the signature.
                 unsafe { $crate::ffi::store(first, values.0).and_then(|()| $crate::ffi::store(second, values.1)) }
             })
         }

@@ -1,4 +1,4 @@
-//! Start and end, versions, error texts, and the ways to a device handle.
+//! Start and end, versions, error texts, and the functions that return a device handle.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::Ordering;
@@ -95,7 +95,7 @@ macro_rules! node_getters {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(out: *mut $out) -> Code {
             on_node(stringify!($name), |$node| {
-                // SAFETY: NVML's contract: `out` is null or points to what the signature says.
+                // SAFETY: NVML's contract: `out` is null or points to the type in the signature.
                 unsafe { store(out, $value) }
             })
         }

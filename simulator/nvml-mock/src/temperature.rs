@@ -22,7 +22,7 @@ getters! {
     };
 }
 
-/// Degrees left below a limit, as the T.Limit readings of Ada and later say it.
+/// Degrees left below a limit, as in the T.Limit readings of Ada and later.
 pub(crate) fn margin(celsius: u32, limit_celsius: u32) -> i32 {
     limit_celsius
         .cast_signed()

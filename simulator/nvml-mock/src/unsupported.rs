@@ -1,4 +1,4 @@
-//! Functions that the driver has and an H100 of an HGX board does not answer, as `nvidia-smi -q` shows ("N/A").
+//! Functions that the driver has and an H100 of an HGX board does not support, as `nvidia-smi -q` shows ("N/A").
 
 use crate::ffi::{Code, Handle, code};
 use crate::live::on_gpu;

@@ -12,7 +12,7 @@ use crate::symbols::getters;
 const GUEST: u32 = 2;
 const HOST: u32 = 3;
 
-/// `count` says how much room there is, and then how many there are.
+/// `count` is the capacity on input and the number on output.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetActiveVgpus(
     device: Handle,
@@ -48,7 +48,7 @@ fn host(gpu: &Gpu) -> Result<(), Code> {
     is_host.then_some(()).ok_or(code::NOT_SUPPORTED)
 }
 
-/// Runs a call that takes the number of an instance; faults of its GPU concern it.
+/// Runs a call with the number of an instance; faults of its GPU concern it.
 fn on_vgpu(function: &str, instance: u32, body: impl FnOnce(&Vgpu) -> Result<(), Code>) -> Code {
     answer(peek().and_then(|node| {
         let holds = |vgpus: &[Vgpu]| vgpus.iter().any(|vgpu| vgpu.instance == instance);
@@ -68,7 +68,7 @@ unsafe extern "C" fn nvmlVgpuInstanceGetUUID(instance: u32, out: *mut c_char, si
     })
 }
 
-/// A VM's id is said to be a UUID (1) where it looks like one, otherwise a domain (0).
+/// A VM's id counts as a UUID (1) where it looks like one, otherwise a domain (0).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlVgpuInstanceGetVmID(
     instance: u32,
@@ -93,7 +93,7 @@ unsafe extern "C" fn nvmlVgpuInstanceGetFbUsage(instance: u32, out: *mut u64) ->
     })
 }
 
-/// Every instance is of a type of its own, with the same number.
+/// Every instance has its own type, with the same number.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlVgpuInstanceGetType(instance: u32, out: *mut u32) -> Code {
     on_vgpu("nvmlVgpuInstanceGetType", instance, |vgpu| {
@@ -143,7 +143,7 @@ unsafe extern "C" fn nvmlVgpuInstanceGetLicenseInfo_v2(
     out: *mut LicenseInfo,
 ) -> Code {
     on_vgpu("nvmlVgpuInstanceGetLicenseInfo_v2", instance, |vgpu| {
-        // Until the guest has loaded its driver, NVML says so in these words.
+        // Until the guest has loaded its driver, NVML returns this text.
         let state = vgpu.license_state.ok_or(code::DRIVER_NOT_LOADED)?;
         let info = LicenseInfo {
             is_licensed: (state == LICENSED).into(),
@@ -201,7 +201,7 @@ unsafe extern "C" fn nvmlDeviceGetVgpuHeterogeneousMode(
         }
         host(gpu)?;
         let mode = gpu.vgpu_heterogeneous.ok_or(code::NOT_SUPPORTED)?.into();
-        // SAFETY: the version says that the struct is whole.
+        // SAFETY: the version guarantees a complete struct.
         unsafe { store(request, HeterogeneousMode { version, mode }) }
     })
 }

@@ -1,4 +1,4 @@
-//! How fast jobs go: their ways through the fabric, the length of a step, and what each rank does in it.
+//! Throughput of jobs: their paths through the fabric, the length of a step, and what each rank does in it.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub(super) struct Under {
     pub(super) strains: Vec<Strains>,
 }
 
-/// Where the time of a step goes on one GPU. The parts add up to the step: T = W + C + U of the straggler
-/// literature, with W cut in two.
+/// The parts of a step's time on one GPU. The parts add up to the step: T = W + C + U of the straggler
+/// literature, with W split in two.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RankTimes {
     /// All of the step, the same for all ranks of a job.
@@ -115,7 +115,7 @@ impl Cluster {
         noise.bits(self.jobs[job].launches)
     }
 
-    /// Ways that were found before, if they are still the same: most faults move no cable.
+    /// Paths found earlier, if they are still the same: most faults change no cable.
     fn ways_known(&self, conditions: &Conditions) -> Option<Vec<Arc<Traffic>>> {
         if conditions.has_ways_of(&self.conditions) {
             Some(
@@ -131,7 +131,7 @@ impl Cluster {
         }
     }
 
-    /// Finds the ways of all jobs.
+    /// Finds the paths of all jobs.
     fn ways(&self, conditions: &Conditions) -> Vec<Arc<Traffic>> {
         let router = self.router(conditions);
         let of_job = |(number, job): (usize, &super::Job)| {
@@ -152,7 +152,7 @@ impl Cluster {
         self.jobs.iter().enumerate().map(of_job).collect()
     }
 
-    /// Finds the ways of all jobs as things are, and as they were if nothing were broken.
+    /// Finds the paths of all jobs under the current conditions, and without any fault.
     pub(super) fn find_ways(&mut self) {
         let usual = self.ways(&self.healthy);
         let now = if self.conditions.has_ways_of(&self.healthy) {
@@ -168,7 +168,7 @@ impl Cluster {
 
     /// Lets other conditions hold from now on.
     pub(super) fn change_to(&mut self, conditions: Conditions) {
-        // Found while the older conditions stand: what they have in common is not looked for again.
+        // Found under the older conditions: what they have in common is not searched again.
         let under = self.under(&conditions);
         self.conditions = conditions;
         for (job, under) in self.jobs.iter_mut().zip(under) {
@@ -179,7 +179,7 @@ impl Cluster {
         }
     }
 
-    /// Gives jobs that were launched again their new flows.
+    /// Assigns new flows to jobs that were launched again.
     pub(super) fn relaunch(&mut self) {
         let mut launched = false;
         for job in &mut self.jobs {
@@ -187,7 +187,7 @@ impl Cluster {
             launched |= launches != job.launches;
             job.launches = launches;
         }
-        // Other switches do not look at flows.
+        // Other switches do not distinguish flows.
         if launched && self.spec.routing == Routing::Ecmp {
             self.find_ways();
             self.change_to(self.conditions.clone());
@@ -199,7 +199,7 @@ impl Cluster {
         Unevenness::new(noise, &self.jobs[job].spec.workload)
     }
 
-    /// Where the time of the step that its job is in goes on each GPU, GPU by GPU over all nodes; none of one
+    /// The parts of the current step's time of its job on each GPU, GPU by GPU over all nodes; none of one
     /// without a job, or whose job is stalled.
     pub fn rank_times(&self) -> impl Iterator<Item = Option<RankTimes>> {
         let steps = (0..self.jobs.len()).map(|number| {

@@ -44,7 +44,7 @@ impl Cluster {
         self.lane_bytes[lane] / self.lane_seconds
     }
 
-    /// How often each job has been launched again: switches that hash flows send it other ways each time.
+    /// How often each job has been launched again: switches that hash flows use other paths each time.
     pub(crate) fn launches(&self) -> impl Iterator<Item = u64> {
         self.jobs.iter().map(|job| job.launches)
     }

@@ -19,7 +19,7 @@ use crate::work::schedule::Activity;
 pub struct Maintenance {
     /// Begin and end, seconds after the start of the simulation.
     pub seconds: (f64, f64),
-    /// A node, which stands for everything in it, or a switch with its cables.
+    /// A node, including everything in it, or a switch with its cables.
     pub parts: Vec<Part>,
 }
 
@@ -66,7 +66,7 @@ impl Cluster {
         Conditions::of(&self.built, effects, &self.site_now)
     }
 
-    /// Lets the site do what it does at this moment.
+    /// Applies the site's actions of this time.
     pub(super) fn update_site(&mut self) {
         let Some(site) = &self.site else { return };
         let now = site.at(self.seconds, &self.plan, self.noise.part(ROOMS));
@@ -77,7 +77,7 @@ impl Cluster {
         let moved = self.move_jobs();
         let conditions = self.conditions_now();
         if moved {
-            // Ways that were found before are those of other nodes.
+            // Paths found before are those of other nodes.
             self.conditions = conditions.clone();
             self.find_ways();
             let healthy = self.under(&self.healthy);
@@ -90,7 +90,7 @@ impl Cluster {
         self.show_work(&before);
     }
 
-    /// Gives jobs the nodes that are not drained, and reports whether any has others than before. A job of stages
+    /// Assigns the nodes that are not drained to jobs, and returns whether any assignment changed. A job of stages
     /// has whole replicas only; one without nodes stops.
     fn move_jobs(&mut self) -> bool {
         let now = &self.site_now.nodes;
@@ -185,7 +185,7 @@ impl Node {
 }
 
 impl Job {
-    /// What the job does at a moment.
+    /// What the job does at a given time.
     pub(super) fn activity(&self, seconds: f64) -> Activity {
         // As `Interval::place` has it.
         if self.stopped || seconds + 1e-6 < self.resumes_at {
@@ -195,7 +195,7 @@ impl Job {
         }
     }
 
-    /// The next moment at which it may do something else.
+    /// The next time at which that may change.
     pub(super) fn next_change(&self, seconds: f64) -> f64 {
         let resumes = Some(self.resumes_at).filter(|at| *at > seconds + 1e-6);
         let scheduled = self.spec.schedule.next_change(seconds);

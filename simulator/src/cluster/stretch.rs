@@ -16,8 +16,8 @@ use crate::work::workload::PACKET_BYTES;
 const WRITE_BYTES: f64 = 524_288.0;
 /// Ticks of `port_xmit_wait` in a second. Hardware has no fixed value; a choice of its order.
 pub(super) const WAIT_TICKS_PER_SECOND: f64 = 15.625e6;
-/// Share of the packets that come after their successors where switches choose the way of each (an engineering
-/// estimate; that they do come so, and that it is no fault, is the point).
+/// Share of the packets that arrive after their successors where switches choose the path of each (an engineering
+/// estimate; what matters is that this occurs without a fault).
 const REORDERED: f64 = 1e-3;
 /// Share of the collective in which a healthy port has data and no credit (an engineering estimate).
 const HEALTHY_WAIT: f64 = 5e-4;
@@ -44,7 +44,7 @@ fn count_bytes(port: &mut Port, [sent, received]: [f64; 2]) {
 }
 
 impl Cluster {
-    /// Lives through a stretch in which no fault comes or goes.
+    /// Simulates a stretch in which no fault begins or ends.
     pub(super) fn stretch(&mut self, seconds: f64) {
         let mut done = Vec::new();
         for number in 0..self.jobs.len() {
@@ -229,7 +229,7 @@ impl Cluster {
     fn held_back_by(&self, nic: usize, job: usize) -> Option<f64> {
         let (limit, healthy) = (self.conditions.limit_of(nic), self.healthy.limit_of(nic));
         let job = &self.jobs[job];
-        // A thousandth is far above rounding and far below what any fault takes away.
+        // 0.1 % is far above rounding and far below the effect of any fault.
         if limit >= 0.999 * healthy {
             return None;
         }
@@ -270,7 +270,7 @@ impl Cluster {
         }
     }
 
-    /// What the nodes themselves count: errors of PCIe links, and moments in which nothing ran.
+    /// What the nodes themselves count: errors of PCIe links, and intervals in which nothing ran.
     fn count_on_hosts(&mut self, seconds: f64) {
         for (number, node) in self.nodes.iter_mut().enumerate() {
             let noise = self.noise.part(HOSTS).part(number as u64);

@@ -7,7 +7,7 @@ use crate::traffic::router::Lane;
 use crate::wiring::Device;
 use crate::work::workload::PACKET_BYTES;
 
-/// What has gone one way through one cable since the start of the simulation.
+/// Traffic in one direction of one cable since the start of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LaneCount {
     /// Bytes, noise apart.
@@ -58,7 +58,7 @@ impl SwitchPort {
 }
 
 impl Cluster {
-    /// What has gone through a cable one way.
+    /// Traffic in one direction of a cable.
     pub fn lane_count(&self, lane: Lane) -> LaneCount {
         self.lane_counts[lane.index()]
     }

@@ -88,12 +88,12 @@ impl<const STOLEN: bool> Kind for Standstills<STOLEN> {
     }
 }
 
-/// The memory of a node takes what its NICs receive more slowly than they receive it: a congested memory
+/// The memory of a node absorbs data more slowly than its NICs receive it: a congested memory
 /// bus, or reads from the wrong socket.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlowReceiver {
-    /// Share of what its NICs can receive that its memory takes, 0.05 to 1.
+    /// Share of its NICs' receive rate that its memory can absorb, 0.05 to 1.
     pub drain_ratio: f64,
 }
 

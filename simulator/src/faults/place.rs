@@ -41,7 +41,7 @@ impl Target {
     }
 }
 
-/// A cluster as faults look for their parts in it.
+/// A cluster, for faults that search it for their parts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) plan: &'a Wiring,

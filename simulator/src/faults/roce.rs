@@ -218,7 +218,7 @@ impl Kind for SwitchQos {
 
     fn apply(&self, target: Target, now: &mut Conditions) {
         if let Target::Switch(switch) = target {
-            // A packet comes by one of its cables and goes by another: half of it at each.
+            // A packet arrives on one of its cables and leaves on another: half of it at each.
             let cables = cables_at(&now.wiring, switch).map(|cable| (cable, self.loss_ratio / 2.0));
             let cables: Vec<_> = cables.collect();
             for (cable, _) in &cables {

@@ -1,4 +1,4 @@
-//! What a site does to its own cluster: warm rooms, power caps, reboots, new firmware. None of it is a fault.
+//! Operations of a site on its own cluster: warm rooms, power caps, reboots, new firmware. None of it is a fault.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::parts::gpu::ClockEvent;
 use crate::spec::SpecError;
 use crate::wiring::Wiring;
 
-/// Time between two looks at the temperature of the rooms: in it a day changes clocks by less than a thousandth.
+/// Update interval of the room temperature: over it the daily cycle changes clocks by less than 0.1 %.
 const ROOM_STEP_SECONDS: f64 = 300.0;
 /// Rows of nodes reach their warmest hour within this share of the period of each other (an engineering choice:
 /// rooms have windows to different sides, and each its own cooling).
@@ -165,7 +165,7 @@ impl Turns {
         ((ended + 1.0).floor().max(0.0) as usize).min(self.count(all))
     }
 
-    /// The next moment at which a slot begins or ends, or one of the equal parts of one.
+    /// The next time at which a slot begins or ends, or one of the equal parts of one.
     fn next_change(&self, seconds: f64, parts: usize) -> f64 {
         let later = |moment: &f64| *moment > seconds + 1e-6;
         let turn = ((seconds - self.first_seconds) / self.every_seconds).floor();
@@ -197,7 +197,7 @@ pub(crate) struct NodeNow {
     upgrading: Option<usize>,
 }
 
-/// What a site does at a moment; nothing by default.
+/// A site's operations at one time; none by default.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Now {
     /// By node; none at all if there is nothing to report.
@@ -252,7 +252,7 @@ impl Site {
         Ok(())
     }
 
-    /// The next moment after this one at which something of it changes.
+    /// The next time at which something of it changes.
     pub(crate) fn next_change(&self, seconds: f64, plan: &Wiring) -> f64 {
         let nics = plan.hosts.iter().map(|host| host.nics.len()).max();
         let rooms = self
@@ -306,7 +306,7 @@ impl Site {
         works
     }
 
-    /// What it does at a moment. `noise` distinguishes its rows and nodes.
+    /// Its operations at one time. `noise` distinguishes its rows and nodes.
     pub(crate) fn at(&self, seconds: f64, plan: &Wiring, noise: Noise) -> Now {
         let switches = plan.switches.len();
         let stopped = self.switch_firmware.is_some_and(|turns| {
@@ -355,7 +355,7 @@ impl Site {
         }
     }
 
-    /// Clock that the room of a node leaves its GPUs, and by how much it is warmer than on average.
+    /// Clock share of a node's GPUs at the temperature of its room, and how much warmer the room is than on average.
     fn room(&self, seconds: f64, node: usize, noise: Noise) -> (f64, f64) {
         let Some(rooms) = self.rooms else {
             return (1.0, 0.0);

@@ -9,7 +9,7 @@ use crate::parts::port::Counter;
 const PACKET_BYTES: u64 = 8928;
 /// Payload of one RDMA write: NCCL cuts its 4 MiB buffer into 8 slots.
 const WRITE_BYTES: u64 = 524_288;
-/// Time after which a peer that answers nothing is found unresponsive again (an engineering estimate).
+/// Time after which a silent peer is found unresponsive again (an engineering estimate).
 pub(crate) const UNRESPONSIVE_SECONDS: f64 = 1.0;
 /// Counters of a device's command queue, and what they stand at: nothing that is simulated moves them.
 pub(crate) const DEVICE_COUNTERS: &[(&str, u64)] = &[
@@ -122,7 +122,7 @@ impl Efa {
         }
     }
 
-    /// Counts that a peer answers nothing: its connection is impaired first, then it is unresponsive.
+    /// Counts that a peer does not respond: its connection is impaired first, then it is unresponsive.
     pub(crate) const fn miss_peer(&mut self, times: u64) {
         self.add(EfaCounter::ImpairedRemoteConnEvents, times);
         self.add(EfaCounter::UnresponsiveRemoteEvents, times);

@@ -120,11 +120,11 @@ pub struct Netdev {
     pub name: String,
     /// MAC address.
     pub mac: String,
-    /// Largest packet that it takes, bytes.
+    /// Largest packet that it accepts, bytes.
     pub mtu: u32,
-    /// Whether there is light.
+    /// Whether there is an optical signal.
     pub carrier: bool,
-    /// How often light has come or gone.
+    /// Number of changes of the optical signal.
     pub carrier_changes: u64,
     /// The device that advertised its name over the cable.
     pub neighbor: Option<Neighbor>,
@@ -164,7 +164,7 @@ impl Netdev {
         self.values = [0; COUNTERS.len()];
     }
 
-    /// Shows a value that comes and goes.
+    /// Shows a value that is not always present.
     pub const fn set(&mut self, counter: EthernetCounter, value: u64) {
         self.values[counter as usize] = value;
     }
@@ -225,7 +225,7 @@ pub(crate) const fn is_counted(counter: Counter) -> bool {
     )
 }
 
-/// The name that systemd gives: bus and slot in decimal, the function where the adapter has several.
+/// The name by systemd's scheme: bus and slot in decimal, the function where the adapter has several.
 fn name(pci: PciAddress, ports: u8) -> String {
     let PciAddress {
         bus,

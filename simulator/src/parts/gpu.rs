@@ -75,7 +75,7 @@ pub struct Gpu {
     pub monitored_seconds: f64,
     /// NVLinks that are up.
     pub nvlinks: u8,
-    /// Whether it has fallen off its bus: it answers nothing any more.
+    /// Whether it has fallen off its bus: it no longer responds.
     pub lost: bool,
     /// Whether a row of its memory waits for a reset to be replaced.
     pub row_remap_pending: bool,

@@ -112,7 +112,7 @@ impl Counter {
     }
 
     /// Whether the counter grows on a healthy port that carries traffic. Packets come out of sequence wherever
-    /// switches choose the way of each.
+    /// switches choose the path of each.
     pub const fn is_traffic(self) -> bool {
         matches!(
             self,
@@ -253,7 +253,7 @@ impl Port {
         };
     }
 
-    /// Counts answers that never came. RoCE begins slowly again after each.
+    /// Counts replies that never came. RoCE restarts slowly after each.
     pub(crate) fn time_out(&mut self, times: u64) {
         self.add(Counter::LocalAckTimeoutErr, times);
         if self.netdev.is_some() {
@@ -262,7 +262,7 @@ impl Port {
         }
     }
 
-    /// Counts that a peer answers nothing, where the driver has a name for it.
+    /// Counts that a peer does not respond, where the driver has a name for it.
     pub(crate) fn miss_peer(&mut self, times: u64) {
         if let Some(efa) = &mut self.efa {
             efa.miss_peer(times);

@@ -8,7 +8,7 @@ use crate::spec::Transport;
 use crate::traffic::router::Routing;
 use crate::wiring::Device;
 
-/// The text of `dump_fts` on the fabric as it is lit now; none where switches do not choose by the destination alone.
+/// The text of `dump_fts` on the links that are up now; none where switches do not choose by the destination alone.
 pub fn dump_fts(cluster: &Cluster) -> Option<String> {
     let spec = cluster.spec();
     let by_destination = matches!(spec.routing, Routing::Static | Routing::Minhop);

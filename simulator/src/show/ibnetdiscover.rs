@@ -26,9 +26,9 @@ pub fn ibnetdiscover(wiring: &Wiring, generated: Timestamp) -> String {
     text
 }
 
-/// The net file that ibsim loads: the same devices and cables under names that its console can take
+/// The net file that ibsim loads: the same devices and cables under names that its console accepts
 /// (`Unlink "leaf-su0-r3"[5]`; NICs are `gpu-node-00-mlx5_3`). ibsim 0.10 knows no NDR, so cables
-/// faster than HDR report HDR; it gives out LIDs only through a subnet manager, so all are 0 here.
+/// faster than HDR report HDR; it assigns LIDs only through a subnet manager, so all are 0 here.
 pub fn ibsim_net(wiring: &Wiring) -> String {
     let mut text = String::new();
     write_devices(&mut text, wiring, Dialect::Ibsim);
@@ -101,7 +101,7 @@ fn write_devices(text: &mut String, wiring: &Wiring, dialect: Dialect) {
     let switches = (0..wiring.switches.len()).map(Device::Switch);
     for device in switches.chain((0..wiring.nics.len()).map(Device::Nic)) {
         let cabled = ports.get(&device).map_or(&[][..], Vec::as_slice);
-        // The sweep walks cables: it never comes to what has none. ibsim keeps a switch whose cables are to be joined later.
+        // The sweep follows cables: it does not find devices without one. ibsim keeps a switch whose cables are to be joined later.
         let is_kept = dialect == Dialect::Ibsim && matches!(device, Device::Switch(_));
         if cabled.is_empty() && !is_kept {
             continue;
@@ -171,7 +171,7 @@ fn write_port(
     };
 }
 
-/// A moment as C's `ctime` prints it, in UTC: `Tue Feb 23 14:02:06 2021`.
+/// A timestamp as C's `ctime` prints it, in UTC: `Tue Feb 23 14:02:06 2021`.
 fn ctime(moment: Timestamp) -> String {
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = [

@@ -1,7 +1,7 @@
 //! Counters of InfiniBand switches, as treydock's infiniband_exporter shows them: of the whole subnet at once.
 //!
 //! It walks the subnet by `ibnetdiscover` and `perfquery`, so that a port without an optical signal, and a switch that
-//! is dark, are not in its exposition. Names, labels and units as in its `collectors/switch.go`.
+//! is off, are not in its exposition. Names, labels and units as in its `collectors/switch.go`.
 
 use railscope_model::identity::Guid;
 
@@ -13,7 +13,7 @@ use crate::wiring::Device;
 /// A series of a port, without the prefix that all have; its type, and its value.
 type Series = (&'static str, &'static str, fn(&Port) -> f64);
 
-/// A port of a switch with light on its cable.
+/// A port of a switch with an optical signal.
 struct Port {
     /// Node GUID of the switch.
     guid: Guid,

@@ -20,7 +20,7 @@ pub struct Inspector {
 
 impl Inspector {
     /// Lines of the steps that jobs are in now, by file, if they were not written before. A caller
-    /// that calls it more often than a step is long misses none. `micros` is the time of now,
+    /// that calls it more often than a step is long misses none. `micros` is the current time,
     /// microseconds of Unix time.
     pub fn lines(&mut self, cluster: &Cluster, micros: u64) -> BTreeMap<String, String> {
         let new: BTreeMap<Arc<str>, (u64, usize)> = cluster

@@ -55,8 +55,8 @@ fn interface(rid: usize, heard: &Heard) -> String {
     )
 }
 
-/// What each switch that is lit receives, by name; switches of other fabrics than Ethernet do not use LLDP. As
-/// lldpd does, they forget a neighbor when the light goes.
+/// What each running switch receives, by name; switches of other fabrics than Ethernet do not use LLDP. As
+/// lldpd does, they drop a neighbor when the link goes down.
 pub fn switches(cluster: &Cluster) -> Vec<(SwitchName, String)> {
     if cluster.spec().transport != Transport::Roce {
         return Vec::new();

@@ -52,7 +52,7 @@ pub struct Machine {
     booted: Timestamp,
 }
 
-/// Where the parts of a node lie below its folder.
+/// Paths of the parts of a node below its folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePaths {
     /// The folder that holds all of the node.
@@ -70,7 +70,7 @@ impl NodePaths {
         self.root.join("proc")
     }
 
-    /// Recordings in place of what the node's network drivers and neighbors report; none but of
+    /// Recordings that replace the node's network drivers and neighbors; only of
     /// RoCE.
     pub fn network(&self) -> PathBuf {
         self.root.join("network")

@@ -32,7 +32,7 @@ impl Measured {
         }
     }
 
-    /// Takes what happened since this was called last.
+    /// Adds what happened since the last call.
     pub fn follow(&mut self, cluster: &Cluster) {
         self.probes.follow(cluster);
     }
@@ -64,7 +64,7 @@ fn push_timers(reading: &mut NodeReading, node: &Node, seconds: f64) {
     let [above_50us, above_200us, above_1000us] = node.stalls;
     let mut counts = [0; LATENCY_BOUNDS_NANOS.len() + 1];
     counts[USUAL_BUCKET] = ((seconds * TIMERS_PER_SECOND) as u64).saturating_sub(above_50us);
-    // Those between two thresholds stand below the upper one; the longest take up to 10 ms.
+    // Those between two thresholds count below the upper one; the longest take up to 10 ms.
     for (bound, count) in [
         (200_000, above_50us - above_200us),
         (1_000_000, above_200us - above_1000us),

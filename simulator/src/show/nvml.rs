@@ -1,7 +1,7 @@
-//! NVML of simulated nodes: the mock library, embedded, and the typed state that its copies answer from.
+//! NVML of simulated nodes: the mock library, embedded, and the typed state that its copies serve.
 //!
 //! One folder is one node: [`install`] puts a copy of the library and its state file there. The loader
-//! distinguishes libraries by inode, so that copies in several folders answer independently of each other
+//! distinguishes libraries by inode, so that copies in several folders are independent of each other
 //! in one process.
 
 #[path = "../../nvml-mock/src/state/mod.rs"]
@@ -79,7 +79,7 @@ fn install_library(dir: &Path, library: &[u8], state: &NodeGpus) -> Result<PathB
     Ok(path)
 }
 
-/// Replaces the state file in `dir`; loaded copies of the library answer from it within 100 ms.
+/// Replaces the state file in `dir`; loaded copies of the library use it within 100 ms.
 ///
 /// # Errors
 /// The folder cannot be written, or the state is not text.
@@ -115,7 +115,7 @@ pub fn update_numbers(dir: &Path, state: &NodeGpus) -> Result<(), InstallError> 
     replace(&dir.join(STATE_FILE), state.render().as_bytes())
 }
 
-/// Takes the state file away, as if the driver were unloaded: every call then reports "driver not
+/// Removes the state file, as if the driver were unloaded: every call then reports "driver not
 /// loaded".
 ///
 /// # Errors

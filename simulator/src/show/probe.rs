@@ -1,12 +1,12 @@
-//! Probes: what a small packet between two NICs, or one that bounces off a switch, meets on its path, and how long
+//! Probes: the loss and delay of a small packet between two NICs, or of one that bounces off a switch, and how long
 //! the messages of a collective take between two NICs.
 //!
 //! ```text
-//! Prober (ways of now) -> Way  -> lost of so many, six timestamps
+//! Prober (current paths) -> Way  -> lost of so many, six timestamps
 //!                      -> Talk -> seconds of one message
 //! ```
 //!
-//! Probes move nothing of the cluster: they are too small to be in anybody's way.
+//! Probes change nothing in the cluster: they are too small to delay other traffic.
 
 mod late;
 
@@ -32,7 +32,7 @@ const SOFTWARE_SECONDS: f64 = 5e-6;
 const QUEUE_BYTES: f64 = 160e3;
 /// Share of probes that get lost on a healthy fabric: the better end of 1e-4 to 1e-5 of Pingmesh (SIGCOMM 2015).
 const HEALTHY_LOSS: f64 = 1e-5;
-/// How much messages of the same length vary (standard deviation as a share; an engineering estimate).
+/// Variation of the time of messages of the same length (standard deviation as a share; an engineering estimate).
 const MESSAGE_NOISE: f64 = 0.01;
 /// Most that the clock of a NIC is off that of another.
 const CLOCK_SECONDS: f64 = 1.0;
@@ -68,7 +68,7 @@ pub struct Times {
     pub sent: f64,
     /// The responder's NIC has received.
     pub received: f64,
-    /// The responder's NIC has sent the answer.
+    /// The responder's NIC has sent the reply.
     pub answered: f64,
     /// The prober's NIC has received it.
     pub returned: f64,
@@ -103,7 +103,7 @@ pub struct Talk {
     /// Number of the collective in its job.
     pub collective: usize,
     bytes: f64,
-    /// From memory to memory; none if there is no way.
+    /// From memory to memory; none if there is no path.
     path: Option<Path>,
 }
 
@@ -119,7 +119,7 @@ impl Prober {
         }
     }
 
-    /// Looks at the cluster again: to be called each time it has moved. Whether ways may have changed, so that
+    /// Reads the cluster again: to be called each time it has advanced. Returns whether paths may have changed, so that
     /// those found before are old.
     pub fn follow(&mut self, cluster: &Cluster) -> bool {
         let now = cluster.conditions();
@@ -173,7 +173,7 @@ impl Prober {
         reached.into_iter().filter(highest).collect()
     }
 
-    /// How many of so many probes get no answer. `index` distinguishes the times of asking.
+    /// How many of so many probes get no reply. `index` distinguishes the measurements.
     pub fn lost(&self, cluster: &Cluster, way: &Way, sent: u32, index: u64) -> u32 {
         let now = cluster.conditions();
         let lanes = way.out.iter().chain(&way.back);
@@ -182,8 +182,8 @@ impl Prober {
         binomial(sent, 1.0 - answered, way.noise(cluster).part(index))
     }
 
-    /// How many of so many probes that are answered come back later than after so many seconds, the time in the node
-    /// that answers omitted. What switches queue is too little for that. `index` distinguishes the times of asking.
+    /// How many of so many probes with a reply come back later than after so many seconds, without the processing
+    /// time. Queues in switches are too short for that. `index` distinguishes the measurements.
     pub fn slow(
         &self,
         cluster: &Cluster,
@@ -251,7 +251,7 @@ impl Prober {
         let now = cluster.conditions();
         let hop = match cluster.spec().transport {
             Transport::Infiniband => INFINIBAND_HOP_SECONDS,
-            // What is behind EFA is Ethernet, as far as is reported.
+            // Behind EFA is Ethernet, according to public information.
             Transport::Roce | Transport::Efa => ETHERNET_HOP_SECONDS,
         };
         let nics = from.iter().chain(&to).count() as f64;
@@ -366,7 +366,7 @@ impl Way {
 
 impl Talk {
     /// How long the message takes at the rate that these two could reach if no other node sent, and with the times
-    /// in which their nodes stall. Infinite where it cannot arrive. `index` distinguishes the times of asking.
+    /// in which their nodes stall. Infinite where it cannot arrive. `index` distinguishes the measurements.
     pub fn seconds(&self, cluster: &Cluster, index: u64) -> f64 {
         let now = cluster.conditions();
         let Some(path) = &self.path else {

@@ -210,7 +210,7 @@ impl NodeRows {
     }
 
     /// What the processors of the first NUMA node lose, and what its timer probe sees; the others lose as
-    /// much. And what the node waits for.
+    /// much. Also what the node waits for.
     fn add_host(&mut self, shape: &Shape) {
         let waited = |node: &Node| (storage_micros(node) as f64 / MICROS).into();
         for (resource, kind, from) in [

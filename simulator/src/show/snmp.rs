@@ -38,7 +38,7 @@ const OBJECTS: &[Object] = &[
     ("ifOutDiscards", "counter", |port| port.sent.discards),
 ];
 
-/// The exposition of one switch; none where it does not answer: it is dark, unknown, or not of an
+/// The exposition of one switch; none where it does not respond: it is off, unknown, or not of an
 /// Ethernet.
 pub fn if_mib(cluster: &Cluster, switch: &SwitchName) -> Option<String> {
     if cluster.spec().transport != Transport::Roce {

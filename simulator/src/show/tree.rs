@@ -24,21 +24,21 @@ use crate::wiring::Wiring;
 const SWITCHES: &str = "switches";
 /// What the names of cluster folders begin with.
 pub const FOLDER_PREFIX: &str = "railscope-cluster-";
-/// Space that a node's files take: some 1,150 files, of which each takes at least a memory page, and
+/// Space of a node's files: some 1,150 files, of which each uses at least a memory page, and
 /// the NVML library.
 pub const BYTES_PER_NODE: u64 = 6 << 20;
 /// How long ago the nodes were booted when the simulation starts.
 const UPTIME_SECONDS: u64 = 3 * 86_400;
-/// Time between two times at which nodes write what they measured: each costs as much as all their other files.
+/// Interval at which nodes write their measurements: each write costs as much as all their other files.
 const MEASURED_SECONDS: f64 = 5.0;
-/// Time between two looks of an Ethernet switch at its neighbors: their file is then written again, whatever it
-/// reports, as cron does that runs `lldpctl` there.
+/// Interval at which an Ethernet switch writes its neighbors: the file is then written again, whatever it
+/// reports, as by a cron job that runs `lldpctl` there.
 const LLDP_SECONDS: f64 = 10.0;
 /// Time between two sweeps of an unchanged subnet. The collector warns of a file that is older than five of its
 /// intervals, which are 2 s in the demo.
 const SUBNET_SECONDS: f64 = 5.0;
 
-/// A cluster's files in a temporary folder, which goes when this is dropped.
+/// A cluster's files in a temporary folder, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct ClusterTree {
     folder: TempDir,
@@ -53,7 +53,7 @@ pub struct ClusterTree {
 
 impl ClusterTree {
     /// Writes the trees of all nodes as they are now, in a new folder below `parent`. `started` is the
-    /// moment at which the simulation starts: nodes were booted three days before.
+    /// time at which the simulation starts: nodes were booted three days before.
     ///
     /// # Errors
     /// A file could not be written.
@@ -134,7 +134,7 @@ impl ClusterTree {
         Ok(self.write_fabric(cluster, now)?)
     }
 
-    /// The first rank of each job writes how long its steps took, as docs/step-times.md asks for.
+    /// The first rank of each job writes how long its steps took, as required by docs/step-times.md.
     fn write_step_times(&self, cluster: &Cluster, now: Timestamp) -> Result<(), TreeError> {
         for (job, node, steps) in cluster.finished_steps() {
             let folder = self.machines[node].paths().step_times();
@@ -186,7 +186,7 @@ impl ClusterTree {
         &self.machines
     }
 
-    /// File with what `ibnetdiscover` prints now; there is none but of InfiniBand.
+    /// File with what `ibnetdiscover` prints now; only with InfiniBand.
     pub fn subnet(&self) -> &Path {
         &self.subnet
     }
@@ -198,7 +198,7 @@ impl ClusterTree {
         self.folder.path().join(SWITCHES).join(file)
     }
 
-    /// File with the wiring that was planned, whatever has become of it; there is none of a cloud.
+    /// File with the wiring that was planned, independent of its current state; none for a cloud.
     pub fn plan(&self) -> &Path {
         &self.plan
     }
@@ -217,7 +217,7 @@ impl ClusterTree {
         Ok(())
     }
 
-    /// Removes everything now, and reports it if that fails. Dropping removes silently.
+    /// Removes everything now, and reports it if that fails. Dropping ignores failures.
     ///
     /// # Errors
     /// A file could not be removed.
@@ -227,8 +227,8 @@ impl ClusterTree {
     }
 }
 
-/// No process keeps this file open, as with the output of a command: it is replaced whole, so that no reader
-/// sees half of it.
+/// No process keeps this file open, as with the output of a command: it is replaced atomically, so that no reader
+/// sees a part of it.
 pub(super) fn replace(file: &Path, text: &str) -> Result<(), TreeError> {
     let beside = file.with_extension("tmp");
     fs::write(&beside, text).map_err(at(&beside))?;

@@ -221,7 +221,7 @@ const NOWHERE: PciAddress = PciAddress {
     function: 0,
 };
 
-/// A description with more cards than the shape has slots is refused before anybody asks.
+/// A description with more cards than the shape has slots is rejected at once.
 fn numbered(mut cards: impl Iterator<Item = PciAddress>, ordinal: u8) -> PciAddress {
     cards.nth(ordinal.into()).unwrap_or(NOWHERE)
 }

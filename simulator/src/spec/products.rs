@@ -48,7 +48,7 @@ pub struct GpuModel {
     pub nvlink_bytes_per_second: f64,
     /// Whether it has performance monitoring for clients of NVML (Hopper and later).
     pub has_gpm: bool,
-    /// Whether NVML knows a fabric of it (Hopper and later).
+    /// Whether NVML reports a fabric for it (Hopper and later).
     pub has_fabric: bool,
     /// Links to a Grace CPU, and the speed of each in MB/s.
     pub c2c: (u32, u32),
@@ -272,7 +272,7 @@ pub const CONNECTX_6: NicModel = NicModel {
 };
 
 /// An EFA device of 100 Gb/s (Amazon EC2 user guide: 3,200 Gb/s of a p5.48xlarge on 32 of them). It has no board
-/// and no type, and its firmware goes by no number.
+/// and no type, and its firmware has no version number.
 pub const EFA: NicModel = NicModel {
     driver: NicDriver::Efa,
     pci_device: 0xefa2,

@@ -56,7 +56,7 @@ kinds! {
     NodeKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
 )]
 pub struct UnknownKind {
-    /// What was asked for.
+    /// What was requested.
     pub found: String,
 }
 
@@ -152,12 +152,12 @@ pub enum Slot {
 }
 
 impl Shape {
-    /// GPUs of a whole node.
+    /// GPUs per node.
     pub fn gpus(&self) -> u8 {
         self.count(Slot::Gpu)
     }
 
-    /// NICs of a whole node.
+    /// NICs per node.
     pub fn nics(&self) -> u8 {
         self.count(Slot::Nic)
     }

@@ -6,7 +6,7 @@ use crate::traffic::router::{Lane, summed};
 use crate::work::job::Pace;
 use crate::work::workload::{Carrier, JobSpec, Lossy, streams};
 
-/// A job's collectives as streams over the fabric of the moment.
+/// A job's collectives as streams over the current fabric.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Traffic {
     /// By collective.
@@ -82,13 +82,13 @@ fn slowest(bytes: f64, rates: &[f64]) -> f64 {
     rates.iter().map(|rate| bytes / rate).fold(0.0, f64::max)
 }
 
-/// Time that a collective waits for answers that never come: rarely, but then all of its job does.
+/// Time that a collective waits for replies that never come: rarely, but then all of its job does.
 fn time_outs(lossy: &[Lossy]) -> f64 {
     let none: f64 = lossy.iter().map(|lossy| 1.0 - lossy.tail).product();
     (1.0 - none) * ACK_TIMEOUT_SECONDS
 }
 
-/// A job that may meet others: its collective that takes longest, with all of the fabric for itself.
+/// A job that may compete with others: its longest collective, with all of the fabric for itself.
 struct Rival<'a> {
     streams: &'a [Stream],
     bytes: f64,
@@ -141,7 +141,7 @@ impl<'a> Rival<'a> {
     }
 }
 
-/// How many times as long each job's collective takes while all jobs are in theirs.
+/// Factor by which each job's collective takes longer while all jobs are in theirs.
 fn all_at_once(rivals: &[Rival<'_>], capacity: &[f64]) -> Vec<f64> {
     let streams: Vec<Stream> = rivals
         .iter()

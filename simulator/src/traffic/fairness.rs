@@ -32,7 +32,7 @@ impl Ord for Level {
     }
 }
 
-/// What a lane still has to give.
+/// Remaining capacity of a lane.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lending {
     /// Bytes per second that no settled stream uses.
@@ -74,7 +74,7 @@ pub fn max_min(capacity: &[f64], streams: &[Stream]) -> Vec<f64> {
         }
     }
     let mut rates: Vec<Option<f64>> = vec![None; streams.len()];
-    // What fills next: a lane, or, numbered after the lanes, a stream that reaches its own limit. A lane
+    // The next to fill: a lane, or, numbered after the lanes, a stream that reaches its own limit. A lane
     // fills later, never earlier, when a stream is settled, so an entry that is too early is put back.
     let mut next: BinaryHeap<Reverse<(Level, usize)>> = BinaryHeap::new();
     let full_at = |lanes: &[Lending], lane: usize| Level(lanes[lane].full_at());
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn the_textbook_line_network_shares_as_in_the_textbook() {
         // Three streams in a row share lanes 0 and 1; the long one is held by the narrow lane, and the
-        // short one on the wide lane takes what is left.
+        // short one on the wide lane takes the rest.
         let rates = max_min(
             &[10.0, 4.0],
             &[

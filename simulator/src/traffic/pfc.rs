@@ -1,4 +1,4 @@
-//! What a lossless Ethernet does where data comes faster than it goes: pause, marks and notifications, as rates.
+//! A lossless Ethernet where data arrives faster than it leaves: pause, marks and notifications, as rates.
 //!
 //! Nothing has packets here. A receiver that drains less than arrives pauses its switch for the rest of the time;
 //! the switch's queue pauses those that fill it, hop by hop up to the senders; congestion control shortens that to
@@ -13,9 +13,9 @@ use crate::traffic::router::{Lane, Path, Router};
 use crate::work::job::Pace;
 use crate::work::workload::{Collective, JobSpec, PACKET_BYTES, Towards};
 
-/// Longest pause that a frame can ask for, bits: 65,535 quanta of 512 (IEEE 802.3, annex 31B). 84 us at 400 Gb/s.
+/// Longest pause that a frame can request, bits: 65,535 quanta of 512 (IEEE 802.3, annex 31B). 84 us at 400 Gb/s.
 const LONGEST_PAUSE_BITS: f64 = 65_535.0 * 512.0;
-/// Bytes between the level at which a buffer asks for pause and that at which it lets go (an engineering estimate:
+/// Bytes between the XOFF and XON thresholds of a buffer (an engineering estimate:
 /// a slow NIC then pauses some 20 to 50 times a millisecond, as packet simulations show).
 const HYSTERESIS_BYTES: f64 = 262_144.0;
 /// A receiver sends a flow at most one notification in this time (DCQCN: Zhu et al., SIGCOMM 2015).
@@ -26,7 +26,7 @@ const CONVERGENCE_SECONDS: f64 = 1.5e-3;
 /// Share of packets that a queue marks while congestion control holds it between its two thresholds (an
 /// engineering estimate: the usual configurations mark up to 1 to 20 % at the upper one).
 const MARKED: f64 = 0.01;
-/// 4.096 us * 2^20: how long a queue pair waits for an answer at NCCL_IB_TIMEOUT=20.
+/// 4.096 us * 2^20: how long a queue pair waits for a reply at NCCL_IB_TIMEOUT=20.
 pub(crate) const ACK_TIMEOUT_SECONDS: f64 = 4.3;
 /// Two polls of 100 ms, after which a switch takes an endless pause for a storm and discards packets instead.
 const WATCHDOG_SECONDS: f64 = 0.2;
@@ -44,7 +44,7 @@ pub(crate) struct Strain {
     pub(crate) notifies: f64,
     /// Notifications that it receives, per second.
     pub(crate) notified: f64,
-    /// Answers that it waits for in vain, per second.
+    /// Replies that it waits for in vain, per second.
     pub(crate) time_outs: f64,
 }
 
@@ -59,15 +59,15 @@ pub(crate) struct Strains {
 
 /// Pause frames of a second, and how often pause begins in it, at a share of the time in pause.
 pub(crate) fn frames(share: f64, wire_bytes_per_second: f64) -> (f64, f64) {
-    // A buffer that fills at the excess and empties at the drain asks for pause once in each cycle.
+    // A buffer that fills at the excess and empties at the drain requests pause once in each cycle.
     let turns = wire_bytes_per_second * share * (1.0 - share) / HYSTERESIS_BYTES;
-    // A pause that lasts is asked for again in good time: at half of the longest.
+    // A lasting pause is requested again in time: at half of the longest.
     let again = share * 2.0 * wire_bytes_per_second * 8.0 / LONGEST_PAUSE_BITS;
     // Each cycle has a frame that pauses and one that resumes.
     ((2.0 * turns).max(again), turns)
 }
 
-/// What goes from one NIC to another in a collective.
+/// Traffic from one NIC to another in a collective.
 struct Flow {
     from: usize,
     to: usize,
@@ -82,7 +82,7 @@ struct Flow {
     uncontrolled: f64,
 }
 
-/// A fabric as it carries traffic at a moment.
+/// A fabric with its traffic at one time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ground<'a> {
     pub(crate) conditions: &'a Conditions,
@@ -401,13 +401,13 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// Whether more wants to cross a lane than can. A thousandth is far above rounding.
+    /// Whether demand on a lane exceeds its capacity. 0.1 % is far above rounding.
     fn is_full(&self, lane: Lane, speed: f64) -> bool {
         let (load, offered) = (self.load[lane.index()], self.offered[lane.index()]);
         load >= 0.999 * speed && offered > 1.001 * load
     }
 
-    /// Whether a host takes less off its NIC than comes.
+    /// Whether a host drains its NIC slower than data arrives.
     fn drains_slowly(&self, nic: usize) -> bool {
         if self.conditions.ports[nic].receive != Receive::Works {
             return true;
@@ -416,7 +416,7 @@ impl<'a> Lanes<'a> {
         self.is_full(host, self.conditions.capacity[host.index()])
     }
 
-    /// Place in a flow's path of the last lane before which a queue stands. The sender's own cable has none:
+    /// Place in a flow's path of the last lane with a queue before it. The sender's own cable has none:
     /// what waits there waits in its memory.
     fn last_queue(&self, flow: &Flow) -> Option<usize> {
         let last = flow.path.len() - 1;
@@ -430,8 +430,8 @@ impl<'a> Lanes<'a> {
         (1..=last).rev().find(full)
     }
 
-    /// Share of the time for which a lane must not send, if what it feeds is delayed: what it would bring less
-    /// what goes.
+    /// Share of the time for which a lane must not send, if its receiver is delayed: its traffic minus
+    /// what the receiver forwards.
     fn blocked(&self, lane: Lane) -> f64 {
         let arrives = self.offered[lane.index()].min(self.speed(lane));
         if arrives > 0.0 {

@@ -68,7 +68,7 @@ struct Hop {
     to: u32,
 }
 
-/// Marks a switch from which there is no way.
+/// Marks a switch from which there is no path.
 const UNREACHED: u8 = u8::MAX;
 
 /// Every shortest path of a fabric as it is lit now.
@@ -200,8 +200,8 @@ impl Router {
             .take(polarised.map_or(usize::MAX, |(_, ports)| *ports))
     }
 
-    /// Where a flow from one NIC to another goes, both by index into [`Wiring::nics`]; `flow`
-    /// distinguishes flows between the same two apart. None if there is no way: a dark cable, or
+    /// The path of a flow from one NIC to another, both by index into [`Wiring::nics`]; `flow`
+    /// distinguishes flows between the same two. None if there is no path: a dark cable, or
     /// another fabric.
     pub fn path(&self, from: usize, to: usize, flow: u64) -> Option<Path> {
         let (first, last) = (self.leaf[from]?, self.leaf[to]?);
@@ -243,7 +243,7 @@ impl Router {
     }
 
     /// A shortest path from a NIC up to a switch, for packets that carry their paths with them; `flow`
-    /// chooses among equals. None if there is no way.
+    /// chooses among equals. None if there is no path.
     pub(crate) fn path_to_switch(&self, nic: usize, switch: usize, flow: u64) -> Option<Vec<Lane>> {
         let leaf = self.leaf[nic]?;
         let row = &self.distance[self.row[leaf as usize]? as usize];
@@ -270,7 +270,7 @@ impl Router {
         circles.min_by_key(Vec::len)
     }
 
-    /// By lane: those that packets on it may want next.
+    /// By lane: the possible next lanes of packets on it.
     fn dependencies(&self) -> BTreeMap<Lane, BTreeSet<Lane>> {
         let mut next: BTreeMap<Lane, BTreeSet<Lane>> = BTreeMap::new();
         let sources: BTreeSet<u32> = self.leaf.iter().flatten().copied().collect();
@@ -293,7 +293,7 @@ impl Router {
     }
 
     /// The path of each of so many flows from one NIC to another, as [`Self::paths`] adds them up; one for all
-    /// where switches do not distinguish them, none if there is no way.
+    /// where switches do not distinguish them, none if there is no path.
     pub(crate) fn ways(&self, from: usize, to: usize, seed: u64, flows: u16) -> Vec<Path> {
         if self.routing != Routing::Ecmp || flows < 2 {
             return self.path(from, to, seed).into_iter().collect();
@@ -303,8 +303,8 @@ impl Router {
         (0..flows).filter_map(way).collect()
     }
 
-    /// Where the traffic from one NIC to another goes if so many flows have an equal part of it each; `seed`
-    /// distinguishes flows of one job from those of another. None if there is no way.
+    /// The lanes of the traffic from one NIC to another if so many flows have an equal part of it each; `seed`
+    /// distinguishes flows of one job from those of another. None if there is no path.
     pub fn paths(&self, from: usize, to: usize, seed: u64, flows: u16) -> Option<Path> {
         // Only a hash distinguishes flows between the same two NICs.
         if self.routing != Routing::Ecmp || flows < 2 {
@@ -387,7 +387,7 @@ fn distances_to(switch: u32, hops: &[Vec<Hop>]) -> Vec<u8> {
     let mut queue = VecDeque::from([switch]);
     while let Some(at) = queue.pop_front() {
         let next = distance[at as usize] + 1;
-        // A fabric of 255 hops across is none; what lies beyond counts as out of reach.
+        // No fabric has a diameter of 255 hops; farther switches count as unreachable.
         if next == UNREACHED {
             continue;
         }

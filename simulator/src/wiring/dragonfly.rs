@@ -84,7 +84,7 @@ impl Dragonfly<'_> {
         Ok(())
     }
 
-    /// The NICs of a node go round the routers of its group, and the next node goes on where it ended.
+    /// The NICs of a node are distributed over the routers of its group in order, and the next node continues there.
     fn join_nics(&mut self, plane: u8, nodes_per_group: u16, spec: &ClusterSpec) {
         let mut next = vec![0; self.groups.len()];
         for nic in 0..self.wiring.nics.len() {

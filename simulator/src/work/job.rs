@@ -3,7 +3,7 @@
 //! Step time is the maximum over ranks, all ranks share it, and the straggler is the one that waits
 //! least (physics of synchronous data parallelism, as every straggler study finds it).
 
-/// What a step is made of under the conditions of the moment: how long each phase takes. The first is
+/// What a step is made of under the current conditions: how long each phase takes. The first is
 /// compute, the others are what of the collectives is left to do after it, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pace {
@@ -15,8 +15,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Time until the slowest GPU has computed, and that of each collective; infinite where data stands
-    /// still. Of each collective the share `overlap` moves while GPUs compute, as far as that lasts.
+    /// Time until the slowest GPU has computed, and that of each collective; infinite where traffic is
+    /// stalled. Of each collective the share `overlap` moves while GPUs compute, as far as that lasts.
     pub fn new(
         compute_seconds: f64,
         collectives: impl IntoIterator<Item = f64>,
@@ -26,7 +26,7 @@ impl Pace {
         let mut room = compute_seconds;
         let mut phases = vec![compute_seconds];
         for seconds in &collectives {
-            // Nothing of what takes for ever is done by then.
+            // Nothing of an infinite phase is done by then.
             let hidden = if seconds.is_finite() {
                 (overlap * seconds).min(room)
             } else {
@@ -212,8 +212,8 @@ impl Clockwork {
         progress
     }
 
-    /// Goes through whole steps that are all alike, as many as fit, at once: hours of history cost no more than
-    /// a step. Returns what was done, and how many steps that were.
+    /// Simulates equal whole steps, as many as fit, at once: hours of history cost no more than
+    /// a step. Returns what was done, and the number of steps.
     pub fn skip(&mut self, seconds: f64, pace: &Pace) -> Progress {
         let mut progress = Progress::none(pace.collectives.len());
         let steps = pace.step_seconds().map_or(0.0, |step| seconds / step);

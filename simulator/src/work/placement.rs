@@ -1,4 +1,4 @@
-//! Jobs as people ask for them, so many nodes and a kind of model, put onto nodes as a scheduler would.
+//! Jobs as users request them, so many nodes and a kind of model, placed on nodes as by a scheduler.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ pub struct JobRequest {
     pub schedule: Schedule,
 }
 
-/// Nodes that a job asks for.
+/// Nodes that a job requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a number of nodes, or a list of their ordinals")]
 pub enum Wanted {
@@ -74,7 +74,7 @@ pub enum Model {
     Fsdp,
     /// Experts spread over groups of eight nodes, all to all, and a data-parallel rest.
     Moe,
-    /// A service: each node answers alone, requests differ in length, nothing crosses the fabric.
+    /// A service: each node serves alone, requests differ in length, nothing crosses the fabric.
     Inference,
 }
 
@@ -117,10 +117,10 @@ impl Model {
     }
 }
 
-/// Gives each job its nodes, one job after the other. The seed decides where the scheduler does not care.
+/// Assigns nodes to each job, one job after the other. The seed decides where the scheduler has no preference.
 ///
 /// # Errors
-/// A job specifies its work twice, wants a node that is taken or not there, or more than are free.
+/// A job specifies its work twice, requests a node that is taken or does not exist, or more than are free.
 pub fn place(
     requests: &[JobRequest],
     wiring: &Wiring,

@@ -27,7 +27,7 @@ pub struct Schedule {
     pub relaunch: Option<Interval>,
 }
 
-/// What a job does at a moment.
+/// What a job does at a given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
     /// Steps with their collectives.
@@ -81,14 +81,14 @@ impl Schedule {
             })
     }
 
-    /// How often the job has been launched again by a moment of the simulation.
+    /// How often the job has been launched again by a given time of the simulation.
     pub fn launches(&self, seconds: f64) -> u64 {
         // As `Interval::place` has it.
         let of = |interval: Interval| ((seconds + 1e-6) / interval.every_seconds) as u64;
         self.relaunch.map_or(0, of)
     }
 
-    /// What the job does at a moment of the simulation. A launch goes before a checkpoint, and that before an
+    /// What the job does at a given time of the simulation. A launch precedes a checkpoint, and that an
     /// evaluation.
     pub fn at(&self, seconds: f64) -> Activity {
         let is_on = |interval: Option<Interval>| interval.is_some_and(|it| it.is_on(seconds));
@@ -103,7 +103,7 @@ impl Schedule {
         }
     }
 
-    /// The next moment at which it may do something else.
+    /// The next time at which that may change.
     pub(crate) fn next_change(&self, seconds: f64) -> Option<f64> {
         [self.checkpoint, self.evaluation, self.relaunch]
             .into_iter()

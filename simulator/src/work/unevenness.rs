@@ -6,7 +6,7 @@ use crate::work::workload::{GarbageCollection, Workload};
 /// Standard deviation of what all ranks of a step have in common, as a share of its compute. The middle half of
 /// 2,400 logged steps is as wide as 1.4 thousandths (`docs/anchors.md`).
 const STEP_NOISE: f64 = 1.2e-3;
-/// One step in so many is a long one, by two to four hundredths: of the logged steps 9 in 1,000 are.
+/// One step in so many is a long one, by 2 to 4 %: of the logged steps 9 in 1,000 are.
 const LONG_STEP_CHANCE: f64 = 0.01;
 const LONG_STEP: (f64, f64) = (0.02, 0.04);
 /// Spread of the lengths of pauses: standard deviation of their logarithm (an engineering choice).

@@ -88,8 +88,8 @@ pub struct Workload {
     /// it has the loss.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stage_costs: Vec<f64>,
-    /// How much the work of a node varies from step to step, as a share of it (standard deviation), each for
-    /// itself: sequences of unequal length, and what no two steps of a machine have in common. Each step takes
+    /// Variation of a node's work from step to step, as a share of it (standard deviation), independent between
+    /// nodes: sequences of unequal length, and what no two steps of a machine have in common. Each step takes
     /// as long as the most that any node has. Ranks of public traces vary by 0.3 to 2.5 % (`docs/anchors.md`).
     #[serde(default = "half_a_percent")]
     pub imbalance: f64,
@@ -298,7 +298,7 @@ fn all_to_all(group: &[usize]) -> Vec<(usize, usize, f64)> {
 /// Payload of a packet: the 4 KiB path MTU of InfiniBand.
 pub(crate) const PACKET_BYTES: f64 = 4096.0;
 
-/// A fabric as it carries traffic at a moment.
+/// A fabric with its traffic at one time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Carrier<'a> {
     pub(crate) wiring: &'a Wiring,
@@ -382,7 +382,7 @@ fn stream(
 }
 
 impl Carrier<'_> {
-    /// Share of the packets of a flow that are lost on its way.
+    /// Share of the packets of a flow that are lost on its path.
     fn loss_on(&self, path: &[(Lane, f64)]) -> f64 {
         let of = |(lane, part): &(Lane, f64)| {
             let cable = self.losses.iter().find(|(cable, _)| *cable == lane.cable());

@@ -76,7 +76,7 @@ fn field(gpu: &Device<'_>, id: u32, scope: u32) -> Result<(u32, u64), u32> {
     }
 }
 
-/// By hand, because `NvLink::remote_device_type` of nvml-wrapper 0.13.0 drops the answer and always says "unknown".
+/// By hand, because `NvLink::remote_device_type` of nvml-wrapper 0.13.0 drops the result and always returns "unknown".
 fn remote_device_type(gpu: &Device<'_>, link: u32) -> u32 {
     let get = gpu
         .nvml()

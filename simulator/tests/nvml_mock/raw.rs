@@ -96,7 +96,7 @@ fn calls_that_have_no_safe_wrapper_answer_too() {
     state.gpus[0].fabric_health_summary = 2;
     let node = Node::with(&state);
     let (lib, gpu) = (node.nvml.lib(), node.gpu(0));
-    // SAFETY: every pointer is to a local of the type that nvml.h names; versioned structs say their version.
+    // SAFETY: every pointer is to a local of the type in nvml.h; versioned structs have their version set.
     unsafe {
         let mut fabric: sys::nvmlGpuFabricInfoV_t = std::mem::zeroed();
         let get = lib.nvmlDeviceGetGpuFabricInfoV.as_ref().unwrap();

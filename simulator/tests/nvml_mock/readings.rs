@@ -1,4 +1,4 @@
-//! What was written into the state is what NVML answers, and a change of it is seen.
+//! NVML returns what was written into the state, and a change of it is noticed.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Faults that only a lossless Ethernet has, and whom they hurt.
+//! Faults that only a lossless Ethernet has, and their victims.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn a_storm_is_all_pause_and_no_byte_until_the_watchdog_turns_pause_into_loss() {
     );
     let (sent, received) = run.pause();
     assert!(sent[root] > 0.99 && received[root] == 0.0, "{sent:?}");
-    // The last data of the step in which it began apart.
+    // Except the last data of the step in which it began.
     assert!(run.grown(RxPrio3Bytes)[root] < 8e9 as u64);
     assert!(run.grown(TxPauseStormWarningEvents)[root] >= 900);
     // 200 ms of pause for each time-out of 4.3 s, and no mark: nothing arrives that could have one.
@@ -39,7 +39,7 @@ fn a_storm_is_all_pause_and_no_byte_until_the_watchdog_turns_pause_into_loss() {
     let waits = run.rdma(Counter::LocalAckTimeoutErr);
     assert!((20..=26).contains(&waits[victim]), "{waits:?}");
     assert_eq!(waits.iter().sum::<u64>(), waits[victim]);
-    // Frames that say it again and again; none that lets go.
+    // Repeated pause frames; no resume frame.
     let quantum = 65_535.0 * 512.0 / 400e9;
     let frames = run.grown(TxPrio3Pause)[root] as f64 / (END as f64 - ONSET);
     assert!((frames * quantum / 2.0 - 1.0).abs() < 0.01, "{frames}");
@@ -166,7 +166,7 @@ fn jobs_that_share_an_uplink_are_marked_and_one_without_a_fault_waits_behind_ano
     let storm = fault("nic/gpu-node-02:mlx5_0", "cause = 'pfc-storm'");
     let run = Run::of(both(), storm);
     let received = run.grown(RxPrio3PauseDuration);
-    // Node 1 sends over the uplink that node 0 has filled with what nobody takes.
+    // Node 1 sends over the uplink that node 0 has filled with data that is not drained.
     assert!(received[1] > 1_000_000, "{received:?}");
     assert!(victims(&run).contains(&1));
     assert_eq!(run.rdma(Counter::LocalAckTimeoutErr)[1], 0);

@@ -1,4 +1,4 @@
-//! A lossless Ethernet: who pauses whom and for how long, what congestion control says of it, and what stays the same.
+//! A lossless Ethernet: which ports pause which, and for how long, the reaction of congestion control, and invariants.
 
 mod faults;
 

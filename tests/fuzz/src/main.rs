@@ -1,4 +1,4 @@
-//! libFuzzer's program with every target; the environment variable `FUZZ_TARGET` says which, `list` prints them all.
+//! libFuzzer's program with every target; the environment variable `FUZZ_TARGET` selects one, `list` prints them all.
 
 #![no_main]
 

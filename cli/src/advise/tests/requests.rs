@@ -14,7 +14,7 @@ use super::detail;
 use crate::advise::memory::{self, Memory};
 use crate::advise::{AdviseArgs, Format, run};
 
-/// Status and body by path; the second answer of a path is for its second request and all later ones.
+/// Status and body by path; the second response of a path is for its second request and all later ones.
 type Routes = BTreeMap<&'static str, [(u16, String); 2]>;
 
 struct FakeCollector {
@@ -39,7 +39,7 @@ impl FakeCollector {
     }
 }
 
-/// Answers one client until it disconnects, or until a path without a route, which closes the connection.
+/// Serves one client until it disconnects, or until a path without a route, which closes the connection.
 fn serve(mut peer: &TcpStream, routes: &Routes, requests: &mut BTreeMap<String, usize>) {
     let mut lines = BufReader::new(peer).lines();
     while let Some(Ok(first)) = lines.next() {
@@ -93,7 +93,7 @@ fn drained(memory: &Memory) -> Vec<&str> {
     memory.nodes.keys().map(String::as_str).collect()
 }
 
-/// Advice of a healthy collector, then of one with other answers for the incident on n2.
+/// Advice of a healthy collector, then of one with other responses for the incident on n2.
 fn then((status, body): (u16, &str), listed: [&[&str]; 2]) -> (anyhow::Result<()>, Vec<String>) {
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().join("state.json");
@@ -129,7 +129,7 @@ fn any_other_failure_is_an_error_and_leaves_the_state_alone() {
         (429, "", "429"),
         (200, "<html>Sign in</html>", "unexpected response"),
         (200, "{}", "unexpected response"),
-        // A proxy that has no such page, in front of a collector that lists the incident.
+        // A proxy without this path, in front of a collector that lists the incident.
         (404, "<html>Not Found</html>", "listed as open"),
         (404, NOT_FOUND, "listed as open"),
     ] {

@@ -9,7 +9,7 @@ use super::super::probes::Message;
 use super::Baseline;
 use super::ratios::median;
 
-/// A message is slow if it takes this many times the median's. C4 (HPCA 2025) publishes no limit: that of the link
+/// A message is slow if it takes this multiple of the median. C4 (HPCA 2025) publishes no limit: that of the link
 /// test in Greyhound's code.
 const SLOW: f64 = 1.2;
 /// Ticks in a row for which a message must be slow (an engineering choice: a single one reports
@@ -43,7 +43,7 @@ pub(super) enum Suspect {
     Between(usize, usize),
 }
 
-/// Cells of a matrix that take so many times as long as the median.
+/// Cells of a matrix above this multiple of the median.
 pub(super) fn slow_cells(messages: &[Message], times: f64) -> Vec<(usize, usize)> {
     let mut seconds: Vec<f64> = messages.iter().map(|message| message.seconds).collect();
     let Some(median) = median(&mut seconds) else {
@@ -95,7 +95,7 @@ pub(super) fn suspects(cells: &[(usize, usize)], slow: &[(usize, usize)]) -> Vec
 }
 
 impl DelaysLike {
-    /// NICs that stand for their node if all of them are accused.
+    /// NICs that are replaced by their node if all of them are accused.
     fn named(&self, suspects: BTreeSet<Suspect>) -> Vec<Naming> {
         let is_accused = |nic: usize| suspects.contains(&Suspect::Nic(nic));
         let by_node = self.layout.by_node(Entity::Link);

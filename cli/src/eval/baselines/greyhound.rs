@@ -1,4 +1,4 @@
-//! Greyhound-like: a change of the step time, then a look for the GPU or the link behind it.
+//! Greyhound-like: a change of the step time, then a search for the GPU or the link that causes it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::ratios::median;
 const STEPS: f64 = 10.0;
 /// See [`STEPS`].
 const CHANGE: f64 = 0.10;
-/// A GPU whose GEMM takes this many times the median's is the root cause (Greyhound's code).
+/// A GPU whose GEMM takes this multiple of the median is the root cause (Greyhound's code).
 const GEMM_RATIO: f64 = 1.1;
-/// Communication is the reason if the slowest transfer takes this many times the median's (Greyhound's code,
+/// Communication is the reason if the slowest transfer takes this multiple of the median (Greyhound's code,
 /// `find_slow_reason`).
 const TRANSFER_RATIO: f64 = 1.1;
 
@@ -30,11 +30,11 @@ struct JobState {
 }
 
 /// Greyhound-like. The length of a step comes from the job itself, where Greyhound finds it by the period
-/// of NCCL calls; the test GEMM of a GPU takes as long as its clock is low.
+/// of NCCL calls; the test GEMM's time is inverse to the GPU's clock.
 ///
 /// The job is paused then, and each two neighbors of its rings send to each other in a few passes in which no other
 /// does. The code validates every data-parallel communicator so, and of the others those 1.2 times as slow as their
-/// like; here all pairs of the job's collectives are timed. The code goes on to mitigation without a name for the link:
+/// peers; here all pairs of the job's collectives are timed. The code goes on to mitigation without a name for the link:
 /// that a NIC is accused if all of its transfers are slow, and else both ends of a slow one, is ours.
 pub(super) struct GreyhoundLike {
     layout: Arc<Layout>,
@@ -99,7 +99,7 @@ impl Baseline for GreyhoundLike {
                 named.extend(self.slow_gpus(frame, job));
                 let suspects = slow_links(&frame.probes().messages, job);
                 let links = self.layout.parts(Entity::Link);
-                // Below any GPU: compute is looked at first.
+                // Below any GPU: compute is evaluated first.
                 let nics = suspects.into_iter().flat_map(|suspect| match suspect {
                     Suspect::Nic(nic) => vec![(nic, 1.0)],
                     Suspect::Between(from, to) => vec![(from, 0.5), (to, 0.5)],

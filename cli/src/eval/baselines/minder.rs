@@ -13,7 +13,7 @@ const CONTINUITY_SECONDS: f64 = 240.0;
 /// Standard deviations that the odd machine's distance must be above the mean distance. Not published:
 /// the usual outlier rule.
 const ODD: f64 = 3.0;
-/// The metrics in Minder's order of priority, as far as they are simulated: flow control, duty and power,
+/// The metrics in Minder's order of priority, those that are simulated: flow control, duty and power,
 /// then traffic. It also reads CPU, tensor duty and NVLink.
 const METRICS: &[Column] = &[
     Column::SendWait,
@@ -25,7 +25,7 @@ const METRICS: &[Column] = &[
     Column::ReceivedBytes,
 ];
 
-/// Minder-like. Denoising by an auto-encoder is omitted: values of a tick stand for themselves.
+/// Minder-like. Denoising by an auto-encoder is omitted: values of a tick are used directly.
 pub(super) struct MinderLike {
     layout: Arc<Layout>,
     /// By metric: the odd machine and since when.

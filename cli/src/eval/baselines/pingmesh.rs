@@ -31,8 +31,8 @@ impl PingmeshLike {
     }
 }
 
-/// NICs whose probes within their leaf time out, the worst first, each with its share. A NIC that is named takes its
-/// probes with it, so that those who probe it are not blamed for it.
+/// NICs whose probes within their leaf time out, the worst first, each with its share. The probes of a named NIC are removed,
+/// so that the NICs that probe it are not named for it.
 fn bad_nics(mesh: &[Answer]) -> Vec<(usize, f64)> {
     let mut bad: Vec<(usize, f64)> = Vec::new();
     if mesh.iter().all(|answer| answer.lost == 0) {

@@ -97,7 +97,7 @@ impl Incidents {
     }
 }
 
-/// All names that an incident gives to what is broken.
+/// All names of faulty components in an incident.
 fn component(incident: &railscope_otlp::Incident) -> String {
     let names = [&incident.component].into_iter();
     let names = names.chain(&incident.far_end).chain(&incident.alternatives);

@@ -60,7 +60,7 @@ impl Verdict {
 pub(super) struct Judged<'a> {
     /// The incident.
     pub(super) incident: &'a Incident,
-    /// Place of its event in the truth; none if it belongs to none.
+    /// Index of its event in the truth; none if it belongs to no event.
     pub(super) event: Option<usize>,
     /// How close its component is to that of the event.
     pub(super) level: Level,
@@ -131,7 +131,7 @@ pub(super) fn detection(truth: &Truth, index: usize, judged: &[Judged<'_>]) -> D
 }
 
 /// Whether the incident of an earlier fault of the same component and class is still open when the fault begins. A collector
-/// does not open a second one, and the operator knows.
+/// does not open a second one, and the operator is aware of it.
 fn is_known_before(fault: &Event, incident: &Incident) -> bool {
     let latest = incident.classes.last();
     incident.first < fault.start

@@ -49,9 +49,9 @@ pub(super) struct Event {
 /// The type of a component: how precisely an incident can name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ComponentType {
-    /// A whole node.
+    /// An entire node.
     Node,
-    /// A link, a switch, or none stated: an incident on one end is about it.
+    /// A link, a switch, or unspecified: an incident on one end matches.
     LinkOrSwitch,
     /// Anything that one host has several of, or a job: an incident on the host is about it only with the right class.
     Small,
@@ -141,7 +141,7 @@ impl Truth {
         Ok(truth)
     }
 
-    /// An event; none for a benign one without a component, to which no incident can belong.
+    /// An event; none for a benign one without a component, which no incident can match.
     fn event(
         &self,
         value: Value,

@@ -139,8 +139,8 @@ fn a_host_that_receives_more_than_before_and_than_its_job_is_sent_to_by_others()
     assert!(said(1e10, 3e10).is_empty());
 }
 
-/// Twelve busy hosts, before the first of which the port waits so many ticks for each byte, before and after a minute; who is
-/// named in each round.
+/// Twelve busy hosts; the switch port of the first waits so many ticks for each byte, before and after a minute. Returns the
+/// components named in each round.
 fn rounds_of(before: f64, after: f64, bytes: f64) -> Vec<Vec<String>> {
     let (mut lab, mut detector) = (leaves(), slow_receiver::build());
     for host in 0..12_u16 {

@@ -133,7 +133,7 @@ fn a_port_that_pauses_a_switch_without_end_and_is_behind_no_pause_is_stuck() {
     };
     let stuck = lab_of(&lanes(0.0)).said_by(pause_circle::build);
     assert_eq!(stuck, ["pfc-storm link/b:1"]);
-    // The host on b takes nothing.
+    // The host on b drains nothing.
     assert!(lab_of(&lanes(1.0)).said_by(pause_circle::build).is_empty());
     // No source reads b.
     assert!(

@@ -24,7 +24,7 @@ use crate::detect::registry::{Rule, Threshold};
 use crate::diagnose::stages::lost_links::{PARENT_SHARE, are_the_switchs, cables_of_switches};
 use crate::store::{Count, Increase, NodeHistory, Window};
 
-/// A part whose true rate is the limit passes it by chance now and then: errors are counted, so that the number in a window
+/// A component whose true rate equals the limit exceeds it by chance occasionally: errors are counted, so the number in a window
 /// has a Poisson distribution. Five standard deviations keep 100,000 such ports quiet for most windows (a choice).
 const DEVIATIONS: f64 = 5.0;
 /// The window in which errors are counted: as long as the history reaches at 5 s scrapes.
@@ -53,7 +53,7 @@ pub fn build() -> Box<dyn Detector> {
     Box::<ErrorCounters>::default()
 }
 
-/// How much a counter of one part rose.
+/// Increase of a counter of one component.
 struct Rise {
     part: Part,
     /// The switch that counted, if it was one.
@@ -82,7 +82,7 @@ impl Detector for ErrorCounters {
         // Node by node: what is known of one is in the processor's cache for all limits.
         for (node, history) in view.history.fresh_nodes(view.now) {
             for (limit, high) in LIMITS.iter().zip(&mut all) {
-                // Errors that have not risen for the whole window are of no interest, and on most nodes none have.
+                // Errors that have not risen for the whole window need no evaluation, and on most nodes none have.
                 if history.moving(limit.metric).next().is_some() {
                     let part = |labels: &Labels| part(node, history, labels, limit.names);
                     rises_of(history, limit, limit.at_least, part, high);
@@ -268,7 +268,7 @@ fn all_rises(view: &View<'_>, limit: &Limit) -> Vec<Rise> {
     rises
 }
 
-/// What a limit looks at on one node or switch, of single parts those that rose by `least`.
+/// Increases of one node or switch that a limit evaluates; of single components only those of at least `least`.
 fn rises_of(
     history: &NodeHistory,
     limit: &Limit,

@@ -34,7 +34,7 @@ impl Detector for FlappingPort {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut flapping_now = BTreeSet::new();
         for (node, history) in view.history.fresh_nodes(view.now) {
-            // Where nothing has moved for the whole window, no link went down.
+            // If all counters were constant for the whole window, no link went down.
             let moves = |metric| history.moving(metric).next().is_some();
             if ![&RDMA_PORT_UP, &RDMA_PORT_ERRORS, &NIC_PHY_LINK_DOWN]
                 .into_iter()
@@ -188,7 +188,7 @@ fn evidence(
         detector: "flapping-port",
         signal: metric.name,
         class,
-        // Each loss costs the job a stall or its life, whatever share of the time it takes.
+        // Each loss stalls or ends the job, however short it is.
         effect: 1.0,
         statement,
         victims: gpus_behind(view.fabric, &part),

@@ -19,7 +19,7 @@ use crate::detect::registry::{Rule, Threshold};
 use crate::store::per_node_cache::Kept;
 
 /// XIDs after which a GPU does no more work until it is reset or its node restarted: fallen off the bus (79), its
-/// system processor does not answer or has failed (119, 120), contained so badly that it must be reset (95)
+/// system processor does not respond or has failed (119, 120), contained so badly that it must be reset (95)
 /// (NVIDIA XID catalogue).
 const FATAL_XIDS: &[&str] = &["79", "95", "119", "120"];
 
@@ -42,7 +42,7 @@ pub fn build() -> Box<dyn Detector> {
 /// What the GPUs of a node report about themselves.
 #[derive(Debug, Default)]
 struct Health {
-    /// Whether any does not answer, or has bad memory.
+    /// Whether any does not respond, or has bad memory.
     is_bad: bool,
     /// Active NVLinks, by product.
     links: BTreeMap<String, Vec<f64>>,
@@ -190,7 +190,7 @@ fn answers(gpu: &Listed<'_>) -> bool {
     gpu.value(&GPU_UTILIZATION).or_else(temperature).is_some()
 }
 
-/// GPUs that give no value, on a node whose driver answers for others.
+/// GPUs without a value on a node whose driver responds for others.
 fn lost(node: &[Listed<'_>], view: &View<'_>, out: &mut Vec<Evidence>) {
     let answering = node.iter().filter(|gpu| answers(gpu)).count();
     if answering == 0 {

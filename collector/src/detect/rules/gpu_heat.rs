@@ -1,7 +1,7 @@
 //! GPUs that run far hotter than those at the same place in other nodes which draw as much power: not throttled yet.
 //!
-//! A GPU is warmer or cooler by its place in the air or coolant of the node, and by what it draws.
-//! What is left beside those is its own cooling: paste, heat sink, cold plate, a separate fan. A cooling that has just failed shows
+//! A GPU is warmer or cooler by its place in the airflow or coolant loop of the node, and by its power.
+//! The rest is its own cooling: paste, heat sink, cold plate, a separate fan. A cooling that has just failed shows
 //! earlier, by how the GPU's temperature changes against the others of its node ([`risen`]).
 
 mod risen;
@@ -25,7 +25,7 @@ const HOT_SECONDS: f64 = 60.0;
 const MIN_EXCESS: f64 = 15.0;
 /// How far the power of peers may be off, as a share.
 const ALIKE_POWER: f64 = 0.1;
-/// Most peers whose power is looked at.
+/// Most peers whose power is compared.
 const MOST_PEERS: usize = 64;
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Detector for GpuHeat {
             .into_values()
             .filter_map(|warm| Some((median(warm.iter().map(|own| own.celsius))?, warm)))
             .collect();
-        // Only asked where one stands out.
+        // Evaluated only where one stands out.
         let by_node = OnceCell::new();
         for (usual, warm) in &slots {
             for own in warm {
@@ -137,7 +137,7 @@ impl Detector for GpuHeat {
     }
 }
 
-/// By how much the GPUs of a node are hotter than the usual of their places: that of the middle one.
+/// Excess of a node's GPUs over the usual temperature of their places: that of the median GPU.
 fn excess_of_nodes<'a>(slots: &[(f64, Vec<Warm<'a>>)]) -> BTreeMap<&'a NodeName, f64> {
     let mut by_node: BTreeMap<&NodeName, Vec<f64>> = BTreeMap::new();
     for (usual, warm) in slots {

@@ -11,7 +11,7 @@ use crate::store::per_node_cache::Kept;
 
 const NAME: &str = "gpu-recovery";
 
-/// What the driver can ask for: `nvmlDeviceGpuRecoveryAction_t` from 1 on; 0 is nothing.
+/// Actions that the driver can request: `nvmlDeviceGpuRecoveryAction_t` from 1 on; 0 is nothing.
 const ACTIONS: &[Action] = &[
     Action {
         class: &GPU_ERROR,
@@ -43,7 +43,7 @@ struct Action {
     what: &'static str,
 }
 
-/// The number of an action; other numbers stand for a value that is not there.
+/// The number of an action; other numbers mean that the value is absent.
 fn number(value: f64) -> Option<u8> {
     (1.0..16.0).contains(&value).then_some(value as u8)
 }

@@ -43,11 +43,11 @@ const MIN_SEEN: f64 = 2.0 / 3.0;
 /// Excess where there are only samples, and how many of the newest must all show it. The driver
 /// reports activity in steps of 0.1 %, and clocks in steps of 0.75 %.
 const SAMPLED: [(f64, usize); 2] = [(0.08, 2), (0.03, 3)];
-/// Time that the samples must reach back, if that takes more of them. An exporter reads each GPU by itself, once a
+/// Time that the samples must reach back, if that takes more of them. An exporter reads each GPU separately, once a
 /// second, and later where it is busy: for seconds after work has changed, a scrape has some GPUs as they were
 /// before.
 const MIN_SECONDS: f64 = 4.5;
-/// Samples that are looked at to see what the GPUs of a node differ by, at most, and the fewest that
+/// Samples used to estimate by how much the GPUs of a node differ: maximum, and the fewest that
 /// report.
 const SAMPLES: (usize, usize) = (8, 4);
 /// Seconds by which the sums of two GPUs on a scrape may end apart, at least: the exporter's worker
@@ -55,10 +55,10 @@ const SAMPLES: (usize, usize) = (8, 4);
 const READ_APART: f64 = 2.0;
 /// Length of the pieces of the time that report how steady work is: long enough for a few steps.
 const PIECE_SECONDS: f64 = 5.0;
-/// How far beyond what the GPUs of its node differ by, in standard deviations: short windows that begin at different
-/// moments of a step differ, whatever the GPUs do.
+/// Threshold above the spread of the node's GPUs, in standard deviations: short windows that begin at different
+/// times within a step differ, whatever the GPUs do.
 const ABOVE_SPREAD: f64 = 3.0;
-/// The same of the GPUs of its job, or of all of its model: a node has too few GPUs to tell how far healthy ones differ. Of
+/// The same of the GPUs of its job, or of all of its model: a node has too few GPUs to show how far healthy ones differ. Of
 /// 100,000 normal values, 0.3 lie so far above the mean.
 const ABOVE_SPREAD_OF_ALL: f64 = 4.5;
 /// GPUs that such a comparison needs, four nodes of eight: the spread of fewer is off by more than a fifth.
@@ -204,7 +204,7 @@ type Behind<'a> = BTreeMap<Key, Found<'a>>;
 /// A GPU that does more than its peers.
 struct Found<'a> {
     worker: Worker<'a>,
-    /// By how much, beyond what GPUs of its role do.
+    /// Its excess over GPUs of its role.
     excess: f64,
     /// What shows it.
     activity: &'static Metric,
@@ -214,7 +214,7 @@ struct Found<'a> {
 
 /// What the GPUs of a node, or those that one job has there, have reported about their work.
 enum Node<'a> {
-    /// By lane; none of one that they have not reported enough for.
+    /// By lane; none of a lane without enough samples.
     Counted([Option<Counted<'a>>; SUMS.len()]),
     Sampled(Sampled<'a>),
     /// What is active beside the tensor cores: SMs, or memory.
@@ -228,7 +228,7 @@ struct Worker<'a> {
     /// Share of the time in which its tensor cores, its SMs or its memory are active.
     active: f64,
     ratio: f64,
-    /// The same on average over all that is looked at, of which `ratio` may be the least.
+    /// The mean of the same over all samples, of which `ratio` may be the minimum.
     usual: f64,
 }
 
@@ -244,7 +244,7 @@ impl<'a> Worker<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// `None` of GPUs that report nothing that could be compared.
+    /// `None` of GPUs that report nothing comparable.
     fn of(gpus: &[Listed<'a>]) -> Option<Self> {
         if gpus.iter().any(Counted::is_told_by) {
             let lanes = SUMS.map(|(_, seconds)| Counted::of(gpus, seconds));
@@ -311,7 +311,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether what a lane found has been so for all of the time that the lane looks at.
+    /// Whether the excess of a lane has lasted for the whole window of the lane.
     fn is_throughout(&self, lane: usize, found: &Worker<'_>, excess: f64) -> bool {
         match self {
             Self::Counted(lanes) => lanes[lane]
@@ -336,8 +336,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The excess that may be nothing but when and how this GPU was read; none if that cannot be determined. Only asked
-    /// where one stands out.
+    /// The excess that may come from the time at which this GPU was read alone; none if that cannot be determined. Only evaluated
+    /// for an outlier.
     fn doubt(&self, lane: usize, gpu: &Listed<'_>) -> Option<f64> {
         let (ratios, misread) = match self {
             Self::Counted(lanes) => {
@@ -355,7 +355,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// By how much the tensor work of a GPU differs from that of the middle one of its node, on average, as a share of that.
+/// By how much the tensor work of a GPU differs from that of the median GPU of its node, on average, as a share of that.
 fn work_differs(nodes: &[Node<'_>], (node, index): &Key) -> Option<f64> {
     let mut of_it = nodes.iter().filter(|of| of.name() == Some(node));
     let ratio = of_it.find_map(|of| of.mean_ratio(*index))?;
@@ -384,7 +384,7 @@ fn spreads_of<'a: 'b, 'b>(workers: impl Iterator<Item = &'b Worker<'a>>) -> Usua
     })
 }
 
-/// GPUs that are off by as much as one of the first `lanes` asks for.
+/// GPUs that exceed the threshold of one of the first `lanes`.
 fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lanes: usize) -> Behind<'a> {
     let mut behind = Behind::new();
     for lane in 0..lanes {
@@ -393,7 +393,7 @@ fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lanes: usize) -> Behind<'a> {
     behind
 }
 
-/// GPUs that are off by as much as the lane asks for, beside those that were found before.
+/// GPUs that exceed the threshold of this lane, in addition to those found before.
 fn found_by<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut Behind<'a>) {
     let workers = nodes.iter().flat_map(|node| {
         let workers = node.workers(lane).into_iter();
@@ -408,7 +408,7 @@ fn found_by<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut B
         (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
     });
     let of_role = |worker: &Worker<'_>| usual.of(worker.gpu.job, &worker.role());
-    // Only asked where one stands out.
+    // Evaluated only where one stands out.
     let spreads = OnceCell::new();
     let spread = |gpu: &Listed<'_>| {
         let spreads = spreads.get_or_init(|| spreads_of(workers.iter().map(|(worker, _)| worker)));

@@ -1,5 +1,5 @@
 //! Hardware errors of GPUs and NVSwitches that the driver reports: XIDs, SXids, and GPUs that it could not start. XIDs of
-//! applications blame no hardware.
+//! applications are not attributed to hardware.
 
 mod catalogue;
 mod kernel_log;
@@ -22,7 +22,7 @@ const NEW_SECONDS: f64 = 120.0;
 /// How long an incident stays open after the last XID. Whether the GPU was reset is not visible in all exporters.
 const HELD_SECONDS: f64 = 600.0;
 
-/// Meaning of an XID that concerns hardware, and what NVIDIA asks for.
+/// Meaning of an XID that concerns hardware, and the action that NVIDIA recommends.
 pub fn xid_advice(xid: u16) -> Option<(&'static str, &'static str)> {
     catalogue::find(f64::from(xid)).map(|row| (row.meaning, row.action))
 }

@@ -1,4 +1,4 @@
-//! Nodes whose processors stall: by themselves, because a hypervisor takes them, or because other processes do.
+//! Nodes whose processors stall: by themselves, because of hypervisor steal, or because of other processes.
 
 mod pressure;
 
@@ -24,7 +24,7 @@ const ABOVE_PEERS: f64 = 5.0;
 /// A rate of a node that should be almost nothing; stolen time first, as it explains stalls.
 struct Limit {
     metric: &'static Metric,
-    /// Value of the second label; none sums all of the series of the metric.
+    /// Value of the second label; none sums all series of the metric.
     threshold: Option<&'static str>,
     /// The rate that must be passed, in the metric's unit per second.
     per_second: f64,
@@ -60,12 +60,12 @@ const LIMITS: &[Limit] = &[
     },
 ];
 
-/// Fewest stalls that are evidence: as many as the limit for 1 ms gives in the window. A single one in the first seconds
+/// Fewest stalls that are evidence: as many as the 1 ms limit allows in the window. A single one in the first seconds
 /// of a collector is no rate.
 const MIN_STALLS: f64 = 6.0;
 
-/// Stolen time that explains the stalls of a node, and is too little to be reported by itself: a
-/// tenth of its limit (a choice).
+/// Steal that explains the stalls of a node, but is too little to be reported by itself: 10 % of
+/// its limit (a choice).
 const EXPLAINS_STALLS: f64 = 1e-3;
 
 struct HostHealth;
@@ -193,7 +193,7 @@ impl Detector for HostHealth {
     }
 }
 
-/// What a node counts, over all of its NUMA nodes; none while it is not known.
+/// A node's count over all of its NUMA nodes; none while it is not known.
 fn counted(history: &NodeHistory, limit: &Limit) -> Option<Increase> {
     let series = history.by_numa_node(limit.metric).filter(|(labels, _)| {
         limit
@@ -214,7 +214,7 @@ fn rate(history: &NodeHistory, limit: &Limit, counted: Increase) -> f64 {
     counted.rate() / if of_processors { processors() } else { 1.0 }
 }
 
-/// Timers of a node that fire more than 200 us late, per second, over all of its NUMA nodes; none where it watches none.
+/// Timers of a node that fire more than 200 us late, per second, over all of its NUMA nodes; none where it watches no timers.
 pub(crate) fn timer_stalls(history: &NodeHistory) -> Option<f64> {
     let limit = LIMITS
         .iter()
@@ -253,7 +253,7 @@ fn evidence(
         detector: "host-health",
         signal: limit.metric.name,
         class,
-        // What a probe sees of it is a sample; how much of the time is gone, only steal reports.
+        // A probe only samples it; the share of time lost is reported by steal alone.
         effect: if limit.class == &STEAL {
             rate.min(1.0)
         } else {

@@ -1,7 +1,7 @@
 //! Ranks that the others of their role wait for, by timings of collectives, and that compute meanwhile: a slow GPU.
 //!
-//! The judgment is made in `jobs/straggler`. A rank that is late and does not compute is a hint on
-//! the job, not evidence: on public traces such rules have named victims.
+//! Evaluated in `jobs/straggler`. A rank that is late and does not compute is a hint on
+//! the job, not evidence: on public traces such rules named victims.
 
 use railscope_model::identity::Part;
 

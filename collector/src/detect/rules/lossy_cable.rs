@@ -1,9 +1,9 @@
 //! Cables between switches that lose packets silently: what one end has sent and the other has not received.
 //!
-//! The two ends are read at different moments, so that each reading is off by what went between them. That error does
-//! not grow with time, and what one direction seems to lose by it the other seems to gain: both directions are
-//! added, over longer and longer times. What is left of the error shows on every cable, and as often as a surplus,
-//! which no loss can make: cables that seem to gain packets show how far readings can be trusted.
+//! The two ends are read at different times, so that each reading is off by the packets in between. That error does
+//! not grow with time, and an apparent loss in one direction is an apparent gain in the other: both directions are
+//! added, over increasing times. The remaining error shows on every cable, and as often as a surplus,
+//! which no loss can cause: cables that seem to gain packets show how far readings can be trusted.
 
 mod balance;
 mod rules;
@@ -31,12 +31,12 @@ use crate::store::Window;
 /// Share of its packets that a cable may lose: what lossless traffic bears before collectives feel it
 /// (go-back-N at 400 Gb/s costs a quarter of a percent at 1e-5).
 const MIN_LOST: f64 = 1e-5;
-/// Fewest lost packets that are looked at.
+/// Fewest lost packets that are evaluated.
 const MIN_PACKETS_LOST: f64 = 100.0;
 /// A direction with fewer packets in a third of the time is idle: keep-alives are no evidence.
 const MIN_PACKETS: f64 = 10_000.0;
-/// Readings in a third of the time that is looked at; the shortest time that shows a loss is reported. The longest are
-/// for readings 5 s apart: those 10 s and more apart are stored for fewer.
+/// Readings in a third of the window; the shortest window that shows a loss is reported. The longest are
+/// for readings 5 s apart: for 10 s and more fewer are stored.
 const SCALES: [usize; 7] = [1, 2, 4, 6, 9, 12, 18];
 /// How far a loss must be beyond the largest surplus of any cable. Of a hundred normal errors the largest is 2.5
 /// standard deviations, so that a loss is beyond five.
@@ -257,7 +257,7 @@ fn balances(ports: &Ports<'_>, sheets: &mut Sheets) -> [Vec<Missing>; SCALES.len
     all
 }
 
-/// Share beyond which cables with so many busy ways lose packets; none if they are too few to
+/// Share beyond which cables with so many busy directions lose packets; none if they are too few to
 /// decide.
 fn limit(all: &[Missing], ways: usize) -> Option<f64> {
     let alike = || all.iter().filter(|own| own.ways() == ways);
@@ -280,8 +280,8 @@ fn limit(all: &[Missing], ways: usize) -> Option<f64> {
     )
 }
 
-/// By how much the share that a cable seems to lose is off, by how much it changes from each reading to the next: what is
-/// off at the beginning and at the end of the time is off once, however many readings lie between.
+/// Error of the share that a cable seems to lose, from how much it changes between readings: the error
+/// at both ends of the window counts once, however many readings lie between.
 fn own_error([one, other]: [&Port<'_>; 2], own: &Balance, scale: usize) -> f64 {
     let steps = (3 * scale) as f64;
     let ways = [(0, one, other), (1, other, one)].map(|(way, from, to)| {
@@ -312,7 +312,7 @@ fn own_error([one, other]: [&Port<'_>; 2], own: &Balance, scale: usize) -> f64 {
 
 type Accused = Vec<(Balance, f64)>;
 
-/// Cables of switches most of whose cables lose, by switch, and the rest. `judged`: cables of each switch that
+/// Cables of switches that lose on most of their cables, by switch, and the rest. `judged`: cables of each switch that
 /// could be evaluated.
 fn by_switch(
     accused: Accused,
@@ -428,7 +428,7 @@ fn whole(view: &View<'_>, switch: PartId, own: &[(Balance, f64)]) -> Option<Evid
     (share > 0.0).then(|| evidence(view, part, &UPLINK_LOSSY, share, statement))
 }
 
-/// Packets that a port has received and found broken. None if it counts packets no more, so that nothing follows.
+/// Packets that a port has received with errors. None if it no longer counts packets, so that nothing follows.
 fn errors(view: &View<'_>, (switch, port): (PartId, u16), seconds: f64) -> Option<f64> {
     let Part::Switch(name) = &view.fabric.vertex(switch).part else {
         return None;

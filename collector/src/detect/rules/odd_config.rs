@@ -91,7 +91,7 @@ impl Detector for OddConfig {
     }
 }
 
-/// What was found at the NICs of a node: where it is most of them, one finding about the host, which is set up otherwise as a
+/// Findings at the NICs of a node: if most of them differ, one finding about the host, which is configured differently as a
 /// whole.
 fn by_host(view: &View<'_>, node: &NodeName, mut found: Vec<Evidence>) -> Vec<Evidence> {
     let odd: BTreeSet<_> = found.iter().map(|one| &one.part).collect();

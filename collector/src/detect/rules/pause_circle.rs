@@ -251,7 +251,7 @@ fn at_nic(
     Some(storm(view, view.fabric.cable_part(near.id)?, statement))
 }
 
-/// Whether a port sends as fast as it can. None if too few ports report, or the speed of one that sends is unknown.
+/// Whether a port sends at its full speed. None if too few ports report, or the speed of one that sends is unknown.
 fn any_port_is_full(history: &NodeHistory) -> Option<bool> {
     if history.series(&SWITCH_PORT_TRANSMIT_BYTES).count() < MIN_PEERS {
         return None;

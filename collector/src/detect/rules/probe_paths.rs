@@ -1,7 +1,7 @@
-//! What probes report about the paths that they take: which edge, cable, switch or host loses them, or
+//! Loss and delay on the paths of probes: which edge, cable, switch or host drops them or
 //! delays them.
 //!
-//! Probes are few, and a path has many parts: what is reported rests on all flows together
+//! Probes are few, and a path has many parts: so all flows are evaluated together
 //! ([`tomography`](crate::detect::tomography)). Loss below a percent on one of many cables is found sooner by
 //! switches that count packets; probes find it where nothing counts, and on paths that no job uses.
 
@@ -36,17 +36,17 @@ const LEAST_LOSS: f64 = 1e-4;
 /// Share of its probes that may be slow while nothing is broken, where most flows have fewer. The usual share of each kind of
 /// flow is measured; this only keeps a quiet fabric from making every slow probe a sign.
 const LEAST_TAIL: f64 = 1e-3;
-/// Share of the probes over a cable or a switch that must be slow before it is named: a jitter of 1 % of the packets is to be
+/// Share of the probes over a cable or a switch that must be slow before it is named: a jitter of 1 % of the packets has to be
 /// found, and half of them may be other flows' by chance (a choice).
 const LEAST_TAIL_OF_FABRIC: f64 = 5e-3;
-/// The same of a NIC or a host: hosts differ by as much as 1e-2 without any fault (twice that, a choice).
+/// The same of a NIC or a host: healthy hosts differ by up to 1e-2 (twice that, a choice).
 const LEAST_TAIL_OF_NODE: f64 = 2e-2;
 /// Where most flows suffer more than this, they report nothing of single parts.
 const MOST_USUAL: f64 = 0.1;
-/// How much hits at a NIC, host or leaf must exceed what is usual before anything is explained: half of what the likeliest
+/// How much hits at a NIC, host or leaf must exceed what is usual before anything is explained: half of what the most likely
 /// component must explain, as a cable between leaves is only one of those that a leaf's flows take.
 const SUSPICIOUS_NATS: f64 = 6.0;
-/// Hits must lie so far apart: when a fabric finds other paths, it loses for a moment, and scrapes
+/// Minimum time between hits: when a fabric reroutes, it loses packets briefly, and scrapes
 /// see that at different times.
 const APART_SECONDS: f64 = 15.0;
 /// How old forwarding tables may be: an own sweep reads them every five minutes.

@@ -219,8 +219,8 @@ impl Detector for SlowGpu {
 }
 
 /// The job in which a GPU's clock may be compared with others: its own if that spans enough nodes
-/// to determine whether one of them is throttled as a whole. What a job does decides how far power
-/// limits hold clocks down.
+/// to determine whether one of them is throttled as a whole. The load of a job determines how far power
+/// limits throttle clocks.
 fn wide_job<'a>(gpu: &Listed<'a>) -> Option<&'a Job> {
     gpu.job.filter(|job| job.nodes.len() >= MIN_PEERS)
 }
@@ -375,7 +375,7 @@ fn has_reason(gpu: &Listed<'_>) -> bool {
     SLOWDOWNS.iter().any(|why| active(gpu, why).is_some())
 }
 
-/// For how long an event held the GPU back, as text; none if it did not.
+/// For how long an event throttled the GPU, as text; none if it did not.
 fn active(gpu: &Listed<'_>, why: &Slowdown) -> Option<String> {
     let labels = [gpu.label(), why.reason];
     let seconds = gpu.history.window(&GPU_CLOCK_EVENT_SECONDS, &labels);

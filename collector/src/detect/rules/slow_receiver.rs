@@ -1,8 +1,8 @@
-//! Hosts and slots that take what arrives more slowly than the fabric brings it: the root of back-pressure.
+//! Hosts and slots that drain slower than the fabric delivers: the root of back-pressure.
 //!
 //! On a lossless fabric a receiver that drains less than arrives back-pressures its switch: on InfiniBand the
-//! switch port before it has data and no credit, on Ethernet its NIC sends pause. Those that send to it wait too,
-//! but only the root holds its own switch back: a host that sends pause is the root.
+//! switch port before it has data and no credit, on Ethernet its NIC sends pause. Its senders wait too,
+//! but only the root back-pressures its own switch: a host that sends pause is the root.
 
 mod credits;
 mod own_past;
@@ -42,7 +42,7 @@ const BUSY: f64 = 0.1;
 /// Such ports that are enough for a median.
 const SAMPLE: usize = 64;
 /// Bytes that a NIC receives, compared with the median NIC of its job, of its node where no job over several nodes is known,
-/// above which others send to it too: a slow receiver takes at most what its job sends.
+/// above which it has senders outside the job: a slow receiver drains at most what its job sends.
 const FROM_OTHERS: f64 = 1.5;
 /// The same, compared with what it received before its switch began to wait.
 const MORE: f64 = 1.2;
@@ -52,14 +52,14 @@ const ABOVE_NODE: f64 = 3.0;
 const ALIKE: f64 = 0.1;
 /// Share of the time in pause from which a NIC is a slow receiver.
 const MIN_PAUSE: f64 = 0.01;
-/// Share of the seconds in which a NIC lacked credits of its PCIe link from which that is slow. Of more than a thousand healthy
+/// Share of the seconds in which a NIC lacked credits of its PCIe link from which it is slow. Of more than a thousand healthy
 /// NICs in recorded clusters of three authors none has 0.02 over half a minute.
 const MIN_STALLED: f64 = 0.2;
-/// Share of the time in pause from which nothing gets through, and the time that is looked at for it.
+/// Share of the time in pause from which nothing gets through, and the window in which it is measured.
 const STORM: f64 = 0.9;
 const STORM_SECONDS: f64 = 10.0;
-/// Fewest ticks of waiting in a second that are looked at. A tick is no fixed time; the slowest counters known tick at
-/// some ten millions a second, of which this is a thousandth.
+/// Fewest ticks of waiting in a second that are evaluated. A tick is no fixed time; the slowest counters known tick at
+/// some ten million a second, of which this is 0.1 %.
 const MIN_TICKS: f64 = 10_000.0;
 
 /// A NIC that receives no more than this, bytes a second, receives nothing: management and health checks.
@@ -72,7 +72,7 @@ const MOST_TICKS: f64 = 3e6;
 /// is the cause; they come later than the switch's where they are scraped more slowly than evaluated.
 const HEARD_SECONDS: f64 = 8.0;
 
-/// Share of its port's speed from which a NIC takes what its cable carries. With PCIe at half its lanes it gets 64 % of it at
+/// Share of its port's speed from which a NIC drains what its cable carries. With PCIe at half its lanes it gets 64 % of it at
 /// most: eight of generation 5, 32 GB/s, before a port of 400 Gb/s.
 const FULL: f64 = 0.7;
 /// Time over which that is measured, at least.

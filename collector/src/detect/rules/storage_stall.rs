@@ -98,7 +98,7 @@ impl Detector for StorageStall {
         let stalled = waits(view, Source::AllWait, WINDOW_SECONDS);
         let is_long = |wait: &&Wait<'_>| wait.rise.amount >= MIN_SHARE * WINDOW_SECONDS;
         let (long, others): (Vec<_>, Vec<_>) = stalled.iter().partition(is_long);
-        // Storage that all share keeps all waiting; where other nodes go on, one job loads or saves much.
+        // Shared storage keeps all waiting; where other nodes continue, one job loads or saves much.
         let going_on = || others.iter().filter(|own| computes(view, own.node)).count();
         let nodes = (long.len() >= MIN_PEERS).then(|| long.len() + going_on());
         let share = if self.lasts { STILL_WAIT } else { MAJORITY };
@@ -237,7 +237,7 @@ fn waits<'a>(view: &View<'a>, source: Source, seconds: f64) -> Vec<Wait<'a>> {
     waits.collect()
 }
 
-/// What keeps many nodes waiting is none of them.
+/// If many nodes wait, the cause is the shared storage, not one of them.
 fn of_many(view: &View<'_>, long: &[&Wait<'_>], nodes: usize) -> Option<Evidence> {
     let by_rise = |a: &&&Wait<'_>, b: &&&Wait<'_>| a.rise.amount.total_cmp(&b.rise.amount);
     let longest = long.iter().max_by(by_rise)?;
@@ -266,8 +266,8 @@ fn alone(view: &View<'_>) -> Option<Evidence> {
     of(Source::SomeWait).or_else(|| of(Source::IdleCpus))
 }
 
-/// The share of each piece of the window, and of the whole, for which a node must have waited alone, if it waited for a share
-/// of `rate` and the middle node for one of `usual`; none if that is too little.
+/// Share of each piece of the window, and of the whole window, for which a node must have waited alone, if it waited for a share
+/// of `rate` and the median node for one of `usual`; none if that is too little.
 fn needed(rate: f64, usual: f64) -> Option<(f64, f64)> {
     let limits = [
         (ALONE_MIN_SHARE, ALONE_ABOVE_MEDIAN),

@@ -26,7 +26,7 @@ const WINDOW_SECONDS: f64 = 60.0;
 /// Share of its packets that a switch may drop: what lossless traffic bears before collectives
 /// feel it.
 const MAX_DROPPED: f64 = 1e-5;
-/// Fewest dropped packets that are looked at.
+/// Fewest dropped packets that are evaluated.
 const MIN_DROPPED: f64 = 100.0;
 /// Bytes of a packet, where only bytes are counted: TCP's are of 800 bytes on average and more, those of RoCE of up to 4,200.
 const USUAL_PACKET_BYTES: f64 = 1_000.0;
@@ -41,8 +41,8 @@ const UNUSED: f64 = 0.05;
 const MIN_UNUSED: f64 = 0.5;
 /// Fewest uplinks that a hash chooses among.
 const MIN_UPLINKS: usize = 4;
-/// A leaf that sends less than this of what the median leaf sends upwards has fewer flows than its peers: few large
-/// flows leave uplinks unused by chance, and are no fault.
+/// A leaf that sends less upwards than this share of the median leaf has fewer flows than its peers: few large
+/// flows leave uplinks unused by chance, which is not a fault.
 const MIN_UPWARDS: f64 = 0.5;
 
 /// How far more uplinks must be unused than a fair hash of as many flows leaves, in standard deviations.
@@ -227,7 +227,7 @@ impl Drops<'_> {
     }
 }
 
-/// How much a counter rose lately.
+/// Recent increase of a counter.
 fn rise((_, window): (&Labels, Window<'_>)) -> Option<f64> {
     Some(window.increase(WINDOW_SECONDS)?.amount)
 }

@@ -27,7 +27,7 @@ const MIN_SECONDS: f64 = 20.0;
 const MIN_EXCESS: f64 = 0.15;
 /// Excess from which a rail may be loaded by design, and most by which nodes with the same design differ.
 const DESIGN_EXCESS: f64 = 0.1;
-/// Nodes whose ports of a rail move about as much, from which that is a job's design, where no job is known.
+/// Minimum number of nodes with equal traffic on the ports of a rail that counts as a job's design, if no job is known.
 const FEWEST_ALIKE: usize = 3;
 /// A node of which the median port moves less than this has no job to compare with, bytes per second.
 const MIN_RATE: f64 = 1e8;
@@ -46,15 +46,15 @@ pub fn build() -> Box<dyn Detector> {
     Box::<UnevenPorts>::default()
 }
 
-/// A port and how much it moves, as a multiple of what the median port of its node does.
+/// A port and its traffic, as a multiple of that of the median port of its node.
 struct Moves<'a> {
     node: &'a NodeName,
     port: &'a RdmaPort,
     bytes_per_second: f64,
     /// Sent and received.
     ratios: [f64; 2],
-    /// Whether it moves more than the median port, in both directions, in each of three equal parts of the window, and the
-    /// node's ports have traffic in each: the last piece of a job that stops takes longer on a slow rail.
+    /// Whether its traffic exceeds that of the median port, in both directions, in each of three equal parts of the window, and the
+    /// node's ports have traffic in each: the last part of a job that stops takes longer on a slow rail.
     is_throughout: bool,
 }
 
@@ -88,7 +88,7 @@ impl OnRail {
         all.then(|| median(self.high.iter().copied()))?
     }
 
-    /// Whether a pipeline can be the cause: [`FEWEST_ALIKE`] ports and more move about as much.
+    /// Whether a pipeline can be the cause: [`FEWEST_ALIKE`] or more ports have about the same traffic.
     fn are_alike(&self, ratio: f64) -> bool {
         let until = |most: f64| self.high.partition_point(|other| *other < most);
         let alike = until((1.0 + DESIGN_EXCESS) * ratio) - until(ratio / (1.0 + DESIGN_EXCESS));

@@ -106,7 +106,7 @@ impl Index {
         Self { over }
     }
 
-    /// By part: how much it explains while nothing else is broken, beyond what it costs.
+    /// By part: how much it explains while nothing else is broken, minus its cost.
     pub(super) fn scores(&self, problem: &Problem, state: &State<'_>) -> BTreeMap<u32, f64> {
         let all = self.over.iter();
         all.map(|(part, over)| (*part, state.score(over, problem.kind(*part))))

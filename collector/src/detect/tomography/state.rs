@@ -14,12 +14,12 @@ const COARSE: f64 = 2.5;
 const FINE: f64 = 1.2;
 /// Largest share that a part is taken to affect: nothing is certain.
 const MOST: f64 = 0.999;
-/// How much it counts against a part that its flows do not suffer alike: the power of the share that it explains (a choice: with 2
-/// two cables of a switch are taken before it).
+/// Penalty for a part whose flows are not affected equally: the power of the share that it explains (a choice: with 2
+/// two cables of a switch are chosen before it).
 const FIT: i32 = 3;
 
 /// Most probabilities of one flow's path that are kept: every broken component that the path may
-/// cross doubles them, so that a dozen of them would cost 4,096 logarithms a flow and look.
+/// cross doubles them, so that a dozen of them would cost 4,096 logarithms per flow and pass.
 const MOST_CHANCES: usize = 16;
 
 /// Exponents from here on are not raised to: `exp` overflows at 709.
@@ -64,7 +64,7 @@ impl Sound {
 pub(super) struct State<'a> {
     flows: &'a [Flow],
     each: Each,
-    /// Of flows that meet none of them nothing is kept.
+    /// Nothing is kept for flows that cross none of them.
     chances: Vec<Option<Chances>>,
     /// As in [`Sound`], but with what is broken.
     likely: Vec<f64>,
@@ -140,15 +140,15 @@ impl<'a> State<'a> {
         sum.logarithm() - (RATES.len() as f64).ln() - kind.prior_nats()
     }
 
-    /// By what parts are compared: how much one explains, the less the more it leaves of the same
-    /// flows. What a few cables do their switch explains, too, more than each of them, but badly:
-    /// some of its flows suffer more than it reports, and others nothing.
+    /// Score of a part: how much it explains, reduced by what it leaves of the same
+    /// flows. A switch also explains what a few of its cables do, and more than each of them, but badly:
+    /// some of its flows are affected more than it predicts, and others not at all.
     pub(super) fn rank(&self, over: &Over, score: f64) -> f64 {
         let mut left = -score;
         for meets in &over.meets {
             let weight = if meets.always { 1.0 } else { meets.maybe };
             let flow = &self.flows[meets.flow];
-            // The best that one more share can do is off by half a nat by chance alone.
+            // One more share can improve the fit by half a nat by chance alone.
             let most = flow.log_likelihood(flow.hits / flow.probes) - 0.5;
             left += weight * (most - self.likely[meets.flow]).max(0.0);
         }
@@ -182,7 +182,7 @@ impl<'a> State<'a> {
         gained.sum::<f64>() + self.unhit
     }
 
-    /// Takes a part to be broken; reports about which flows more is expected now.
+    /// Marks a part as broken; returns the flows with more expected hits.
     pub(super) fn add(&mut self, over: &Over, rate: f64) -> Vec<bool> {
         let mut changed = vec![false; self.flows.len()];
         for meets in &over.meets {
@@ -192,7 +192,7 @@ impl<'a> State<'a> {
         changed
     }
 
-    /// Takes a part to be broken, as far as these flows are concerned.
+    /// Marks a part as broken, for these flows only.
     pub(super) fn add_to(&mut self, over: &Over, rate: f64, flows: &[bool]) {
         let unhit = over.unhit.iter().map(|unhit| unhit.gain(self.each, rate));
         self.unhit += unhit.sum::<f64>();
@@ -219,7 +219,7 @@ fn spoil(hit: f64, rate: f64) -> f64 {
     1.0 - (1.0 - hit) * (1.0 - rate)
 }
 
-/// Takes neighbors in the order of their shares as one, with the mean of both, if there are too many.
+/// Merges neighbors in the order of their shares, with the mean of both, if there are too many.
 fn merged(mut chances: Chances) -> Chances {
     if chances.len() <= MOST_CHANCES {
         return chances;
@@ -249,7 +249,7 @@ impl Each {
 }
 
 impl Flow {
-    /// The same where the share is known by chance only.
+    /// The same where the share is known as a distribution only.
     fn likelihood(&self, chances: impl Iterator<Item = (f64, f64)>) -> f64 {
         let mut sum = Sum::default();
         for (chance, hit) in chances.filter(|(chance, _)| *chance > 0.0) {

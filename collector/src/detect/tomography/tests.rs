@@ -1,4 +1,4 @@
-//! Planted faults are found and none is invented, on a small fabric whose probes are drawn.
+//! Injected faults are found and no others, on a small fabric with random probes.
 
 use super::*;
 
@@ -59,7 +59,7 @@ struct Lab<'a> {
     knows_ways: bool,
     /// Broken parts and the share of the probes over them, each time they cross, that they affect.
     broken: &'a [(Part, f64)],
-    /// Hosts whose own probes only are spoiled.
+    /// Hosts with only their own probes affected.
     noisy: &'a [(u32, u32, f64)],
 }
 
@@ -299,7 +299,7 @@ fn what_cannot_be_told_apart_is_said_so() {
 
 #[test]
 fn of_cables_that_packets_are_sprayed_over_none_is_named_before_the_others() {
-    // Every flow loses the same, as each probe takes another path.
+    // Every flow has the same loss, as each probe takes another path.
     let cables: Vec<(u32, f64)> = (0..8).map(|cable| (cable, 1.0 / 8.0)).collect();
     let flow = Flow {
         probes: 1000.0,
@@ -383,14 +383,14 @@ fn what_most_sources_show_is_usual() {
     };
     let quarter = [1.0, 2.0, 1.0, 50.0, 1.0, 0.0, 1.0, 50.0];
     assert_eq!(both(&[13.0; 2], &quarter), 0.01);
-    // All flows suffer alike; and too few hits to tell of any flow.
+    // All flows are affected equally; and too few hits to evaluate any flow.
     assert_eq!(both(&[13.0; 2], &[13.0; 8]), 0.13);
     assert_eq!(both(&[2.0; 2], &[0.0, 0.0, 0.0, 8.0]), 0.02);
 }
 
 #[test]
 fn a_share_between_those_that_are_tried_first_tells_no_parts_apart() {
-    // 20 flows cross both cables, seven the second only: of 8 hits at 0.3 %, none on those seven is no wonder.
+    // 20 flows cross both cables, seven the second only: of 8 hits at 0.3 %, none on those seven is likely by chance.
     let flow = |over: &[u32], hits: usize| Flow {
         probes: 110.0,
         hits: hits as f64,

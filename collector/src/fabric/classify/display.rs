@@ -12,7 +12,7 @@ use crate::fabric::subnet::counted;
 
 /// Names printed in one list. A long list of names does not help; the rest is counted.
 const MAX_NAMES: usize = 24;
-/// Single points of failure printed; the API gives more.
+/// Single points of failure printed; the API returns more.
 const MAX_POINTS: usize = 4;
 
 impl fmt::Display for Kind {
@@ -99,7 +99,7 @@ impl fmt::Display for Misplaced {
 }
 
 impl fmt::Display for Verdict {
-    /// Several lines, the first of which is the answer.
+    /// Several lines; the first is the result.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             kind @ Kind::Unknown { .. } => writeln!(f, "{kind}")?,

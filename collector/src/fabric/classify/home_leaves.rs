@@ -28,7 +28,7 @@ pub(super) fn misplaced(survey: &Survey<'_>, shapes: &Shapes) -> Vec<Misplaced> 
         let elsewhere = placed(survey, *host).filter(|nic| nic.leaf != *home);
         strays.extend(elsewhere);
     }
-    // A rail that hangs elsewhere on many hosts is meant to.
+    // A rail that is connected elsewhere on many hosts is so by design.
     let kind = |stray: &Placed| {
         (
             shapes.roles[stray.host],

@@ -13,7 +13,7 @@ use crate::fabric::graph::tiers::Sets;
 use crate::fabric::subnet::counted;
 
 /// A pattern makes the kind of a fabric when at least this share of its hosts or cables follow it. In
-/// the captures it is all or none, some crossed cables aside.
+/// the captures it is all or none, apart from some crossed cables.
 const PATTERN_SHARE: f64 = 0.9;
 /// Fewest leaves that can be determined to be cabled to each other by design: two are also two
 /// switches with a cable between them.

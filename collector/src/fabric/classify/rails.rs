@@ -158,7 +158,7 @@ struct Stray {
     expected: Option<usize>,
 }
 
-/// Everything that the answers are read from.
+/// The input of all results.
 pub(crate) struct Ground<'a> {
     survey: &'a Survey<'a>,
     shapes: &'a Shapes,
@@ -188,7 +188,7 @@ impl<'a> Ground<'a> {
     }
 
     fn rail(&self, host: usize, nic: usize) -> Option<u16> {
-        // A rail needs something to run beside: hosts with one NIC have none.
+        // A rail needs a parallel rail: hosts with one NIC have none.
         self.class(host).filter(|class| class.devices.len() > 1)?;
         self.shapes.rails[host][nic]
     }
@@ -230,7 +230,7 @@ impl<'a> Ground<'a> {
         };
     }
 
-    /// NICs that hang where their rail is: host, switch.
+    /// NICs that are connected where their rail is: host, switch.
     fn well_placed(&self) -> impl Iterator<Item = (usize, usize)> {
         self.survey
             .switches

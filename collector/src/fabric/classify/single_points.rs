@@ -18,7 +18,7 @@ struct Cuts {
     edges: Vec<u32>,
 }
 
-/// What the search knows of a vertex.
+/// Search state of a vertex.
 #[derive(Debug, Clone, Copy)]
 struct Visit {
     /// Its number in the order of the search.
@@ -48,7 +48,7 @@ struct Search<'a> {
     graph: &'a Graph,
     visits: Vec<Visit>,
     found: u32,
-    /// Vertices on the way, and the place in the row of each.
+    /// Vertices on the current path, and the place in the row of each.
     way: Vec<(u32, u32)>,
 }
 

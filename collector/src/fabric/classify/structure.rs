@@ -56,7 +56,7 @@ pub struct Group {
     pub global: Option<f64>,
 }
 
-/// What a leaf takes from its hosts and passes on upwards.
+/// Capacity of a leaf, down to its hosts and upwards.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeafCapacity {
     /// The leaf.
@@ -72,13 +72,13 @@ pub struct LeafCapacity {
 }
 
 impl LeafCapacity {
-    /// Bandwidth down over bandwidth up; none where either is unknown or nothing goes up.
+    /// Bandwidth down over bandwidth up; none where either is unknown or it has no uplinks.
     pub fn ratio(&self) -> Option<f64> {
         ratio(self.down, self.up)
     }
 }
 
-/// What a tier of switches takes from below and passes on upwards, all together.
+/// Capacity of a tier of switches, downwards and upwards, all together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TierCapacity {
     /// The tier: 1 is the leaf tier.
@@ -94,7 +94,7 @@ pub struct TierCapacity {
 }
 
 impl TierCapacity {
-    /// Bandwidth down over bandwidth up; none where either is unknown or nothing goes up.
+    /// Bandwidth down over bandwidth up; none where either is unknown or it has no uplinks.
     pub fn ratio(&self) -> Option<f64> {
         ratio(self.down, self.up)
     }
@@ -105,7 +105,7 @@ fn ratio(down: Option<f64>, up: Option<f64>) -> Option<f64> {
     Some(down? / up)
 }
 
-/// What two halves of the hosts can send to each other at once, each way.
+/// Bandwidth between two halves of the hosts, in each direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bisection {
     /// Bytes per second that the structure carries.

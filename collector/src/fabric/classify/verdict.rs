@@ -38,11 +38,11 @@ pub enum Kind {
 /// How far a classification can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
-    /// The sweep cannot be whole, or there is no classification.
+    /// The sweep cannot be complete, or there is no classification.
     Low,
-    /// The sweep looks whole; some of it does not fit.
+    /// The sweep looks complete; some of it does not fit.
     Medium,
-    /// The sweep looks whole and all of it fits.
+    /// The sweep looks complete and all of it fits.
     High,
 }
 
@@ -136,7 +136,7 @@ pub struct Verdict {
     pub odd_switches: Vec<String>,
     /// Switches of the first tier that carry a host.
     pub host_leaves: usize,
-    /// How hosts are wired to leaves: rails, what misses one, what hangs elsewhere.
+    /// How hosts are wired to leaves: rails, hosts without one, NICs connected elsewhere.
     pub wiring: Wiring,
     /// What it is made of: networks and planes, units, groups, capacity, single points of failure.
     pub structure: Structure,

@@ -55,7 +55,7 @@ pub struct SubnetMerge {
     pub chassis: Vec<Chassis>,
     /// Everything in the sweep's text that could not be read.
     pub problems: usize,
-    /// Why the sweep cannot be whole; empty if nothing reports it.
+    /// Why the sweep cannot be complete; empty if it can.
     pub gaps: Vec<Gap>,
 }
 

@@ -83,7 +83,7 @@ impl Graph {
         &self.row(switch)[self.trunks_of(switch).len()..]
     }
 
-    /// The edge that a link is, looked for at one of its ends.
+    /// The edge of a link, found from one of its ends.
     pub(crate) fn edge_at(&self, vertex: usize, link: LinkId) -> Option<usize> {
         let row = self.row(vertex).iter();
         row.map(|near| near.edge as usize)

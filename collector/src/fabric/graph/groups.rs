@@ -11,8 +11,8 @@ use foldhash::fast::FixedState;
 use super::tiers::Sets;
 use crate::fabric::graph::index::Survey;
 
-/// Groups are looked for where at least this share of the cables between switches joins two switches with
-/// hosts. In a tree it is none but for wrong cables; in a dragonfly of which half the routers have no host, a
+/// Groups are searched for where at least this share of the cables between switches joins two switches with
+/// hosts. In a tree it is none apart from miscabling; in a dragonfly of which half the routers have no host, a
 /// quarter.
 const DIRECT_FLOOR: f64 = 0.05;
 /// Fewest routers of a group: of two, nothing distinguishes the cable within from the one between
@@ -260,7 +260,7 @@ impl Mesh {
             .collect();
         order.sort_unstable_by_key(|(common, peer)| (std::cmp::Reverse(*common), *peer));
         let mut best = Vec::new();
-        // A cable to another group may come first by chance; the largest set is that of the group.
+        // By chance, a cable to another group may come first; the group is the largest set.
         for (_, first) in &order {
             let mut clique = vec![switch, *first];
             for (_, peer) in order.iter().filter(|(_, peer)| peer != first) {

@@ -15,7 +15,7 @@ use crate::fabric::graph::index::{HostView, NicView, Survey};
 const ESTABLISHED_SHARE: f64 = 0.1;
 
 /// A host is set apart as service host at this share of the usual NIC count or less. A compute node
-/// that lost half of its rails is broken in ways that are seen otherwise; by name it is still found.
+/// that lost half of its rails is detected otherwise; by name it is still found.
 const FEW_NICS_SHARE: f64 = 0.5;
 
 /// Most of a class have a device at the same address when this share of at least so many hosts do: as in the lint.

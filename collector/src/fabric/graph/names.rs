@@ -47,7 +47,7 @@ pub fn is_aggregation_node(device: Option<u32>, description: &str) -> bool {
     device == Some(AGGREGATION_DEVICE) || description.contains(AGGREGATION_DESCRIPTION)
 }
 
-/// Whether this host stands for one card whose host is not known: its description reports no device,
+/// Whether this host represents one card whose host is not known: its description reports no device,
 /// or other cards have the very same description.
 pub fn is_unnamed_host(name: &NodeName) -> bool {
     let guid = name.as_str().rsplit_once(GUID_MARK).map(|(_, guid)| guid);

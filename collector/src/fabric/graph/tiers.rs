@@ -125,7 +125,7 @@ fn without_spines(survey: &Survey<'_>, candidates: Vec<usize>) -> Vec<usize> {
         below.retain(|peer| is_candidate[*peer]);
         below
     };
-    // Only a candidate connected to another one can be above it; a tree of leaves and spines has none.
+    // Only a candidate connected to another one can be above it; a leaf-spine tree has none.
     let suspects: Vec<(usize, Vec<usize>)> = candidates
         .iter()
         .map(|index| (*index, joined(*index)))
@@ -317,7 +317,7 @@ impl Steps<'_> {
         joined_at
     }
 
-    /// A switch past the top hangs below it on another side: its ends are leaves, and what joins them
+    /// A switch past the top is below it on another side: its ends are leaves, and what joins them
     /// to the top goes down from there.
     fn tier_of_branch(&self, index: usize, steps: usize, top: usize) -> usize {
         let goes_on = self

@@ -1,4 +1,4 @@
-//! Paths on two leaves under two spines, by tables that are whole, have holes, lie, or are of another shape.
+//! Paths on two leaves under two spines, with tables that are complete, have gaps, are wrong, or have another shape.
 
 use railscope_model::fabric::{Link, Presence, Witness};
 use railscope_model::identity::Part;

@@ -1,4 +1,4 @@
-//! Where a plan differs from what was built in the same way over and over: it calls devices by other names.
+//! Consistent differences between a plan and the fabric: devices with other names.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -72,8 +72,8 @@ impl<'a, T: Ord + Hash + Clone> Votes<'a, T> {
         *votes.entry(seen).or_default() += 1;
     }
 
-    /// Names that enough of enough votes give another name. Each seen name is given once, and never one that the
-    /// plan has for a thing that keeps its own: that would be two things of one name.
+    /// Names that enough votes replace by another name. Each seen name is assigned once, and never one that the
+    /// plan has for a thing that keeps its own: that would give two things one name.
     fn renamed(self, fewest: usize, planned: &HashSet<&T, FixedState>) -> BTreeMap<T, T> {
         let mut renamed: BTreeMap<T, T> = BTreeMap::new();
         for (name, votes) in self.0 {
@@ -207,7 +207,7 @@ fn uppers(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names) {
     }
 }
 
-/// Hosts in each other's place: at their ports hangs another host by the same devices.
+/// Swapped hosts: another host is connected to their ports by the same devices.
 fn hosts(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names, out: &mut Vec<Finding>) {
     let mut votes = Votes::new();
     let mut planned = HashSet::default();

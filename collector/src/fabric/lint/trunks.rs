@@ -18,7 +18,7 @@ use crate::fabric::graph::tiers::Sets;
 const ALIKE_SHARE: f64 = 0.5;
 
 /// A switch that differs from its peers at more than this share of the switches that they join, and at
-/// [`MIN_OTHERWISE`] at least, was laid by another rule: Selene's two management spines and two service leaves.
+/// [`MIN_OTHERWISE`] at least, was cabled by another rule: Selene's two management spines and two service leaves.
 const OTHERWISE_SHARE: f64 = 0.25;
 /// One exchanged pair of cables is two differences.
 const MIN_OTHERWISE: usize = 3;
@@ -172,7 +172,7 @@ fn groups(case: &Case<'_>, all: &[BTreeMap<usize, i64>]) -> Vec<Vec<usize>> {
     groups.into_values().collect()
 }
 
-/// One finding for each slip of a hand: pairs first, then moves, then what is left.
+/// One finding for each cabling error: pairs first, then moves, then what is left.
 fn explain(case: &Case<'_>, odd: &[Odd], told: &mut BTreeSet<usize>) -> Vec<Finding> {
     let apart = planes_without(case, odd);
     let mut left: Vec<Odd> = odd.to_vec();

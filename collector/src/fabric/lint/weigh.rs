@@ -11,7 +11,7 @@ use super::{Finding, MIN_PEERS, MISSING_CABLE, PEER_SHARE, WRONG_PLAN, cable_at,
 
 /// A port that moves less is idle: management, ARP and LLDP are some kilobytes a second, an NDR port carries 50 GB.
 const IDLE_BYTES_PER_SECOND: f64 = 1e6;
-/// What leaves one end arrives at the other, but the two are read at different moments of a job's steps.
+/// What leaves one end arrives at the other, but the two are read at different times within a job's steps.
 const SAME_SHARE: f64 = 0.2;
 
 /// What a port sends and what it receives, in bytes per second over the same minute; none without counters.

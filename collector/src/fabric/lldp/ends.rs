@@ -57,7 +57,7 @@ impl SwitchPorts {
         SwitchNumber(place as u32)
     }
 
-    /// A port that the switch itself reports about. All of these are reported before [`SwitchPorts::port`] is asked.
+    /// A port that the switch itself reports about. All of these are added before [`SwitchPorts::port`] is called.
     /// None for a text that cannot be a port's name, and for a switch with more than 65,536 of them: no switch has.
     pub fn own_port(&mut self, switch: SwitchNumber, text: &str) -> Option<End> {
         let end = self.port(switch, PortWord::read(text).ok()?)?;
@@ -99,7 +99,7 @@ impl SwitchPorts {
         (place < ports.own).then_some(End::Switch(switch, PortNumber(place as u16)))
     }
 
-    /// Whether a switch that reports its own ports knows none of this name.
+    /// Whether a switch that reports its own ports has none of this name.
     pub(super) fn is_foreign(&self, switch: SwitchNumber, port: PortNumber) -> bool {
         let own = self.of(switch).own;
         own > 0 && usize::from(port.0) >= own

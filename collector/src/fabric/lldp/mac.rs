@@ -1,4 +1,4 @@
-//! MAC addresses, which every tool writes in its own way.
+//! MAC addresses, which every tool writes differently.
 
 use std::fmt;
 

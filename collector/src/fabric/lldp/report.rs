@@ -17,7 +17,7 @@ pub struct Contradiction {
     pub end: String,
     /// The other ends that claim it.
     pub claims: Vec<String>,
-    /// The one that is believed: confirmed from both sides, or much newer. None of them otherwise.
+    /// The one that takes precedence: confirmed from both sides, or much newer. None of them otherwise.
     pub kept: Option<String>,
 }
 
@@ -56,7 +56,7 @@ pub struct LldpMerge {
 }
 
 impl LldpMerge {
-    /// What contradicts the picture that LLDP gives, in sentences.
+    /// What contradicts the fabric that LLDP shows, in sentences.
     pub fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         let sentence = |contradiction: &Contradiction| {
@@ -107,7 +107,7 @@ impl LldpMerge {
         doubts
     }
 
-    /// Takes back what a result cannot know from LLDP: what is above leaves that do not report it.
+    /// Removes what LLDP cannot show: the tiers above leaves that do not report them.
     pub fn temper(&self, verdict: &mut Verdict) {
         verdict.doubts.extend(self.doubts());
         if !self.contradictions.is_empty() || !self.unread.is_empty() {

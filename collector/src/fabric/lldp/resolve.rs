@@ -41,7 +41,7 @@ pub(super) enum Known<'a> {
     Port(SwitchNumber, PortWord<'a>),
 }
 
-/// Names by which far ends are found: the whole one, and the first label where only one has it.
+/// Names by which far ends are found: the full name, and the first label where only one has it.
 type Names<T> = HashMap<String, Option<T>, FixedState>;
 
 /// Everything that is known of names.
@@ -53,7 +53,7 @@ pub(super) struct Resolver<'a> {
     hosts: Names<&'a Interfaces<'a>>,
     addresses: HashMap<Mac, End, FixedState>,
     speakers: Names<SwitchNumber>,
-    /// Names that several switches have: one port of that name is on several chassis. Not asked where all switches
+    /// Names that several switches have: one port of that name is on several chassis. Not used where all switches
     /// report their neighbors.
     ambiguous: OnceLock<HashSet<&'a str, FixedState>>,
     /// Switches as NICs report them.
@@ -76,7 +76,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The device at the other end, by the names of those that report themselves. None of one who
+    /// The device at the other end, by the names of those that report themselves. None of one that
     /// does not.
     pub(super) fn known(&self, heard: &Heard<'a>) -> Option<Known<'a>> {
         let near = match heard.near {
@@ -102,7 +102,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The same to the end. NICs are asked before switches: what they receive is a switch, whatever else is known of
+    /// The full search. NICs are tried before switches: what they receive is a switch, whatever else is known of
     /// it.
     pub(super) fn far(&mut self, heard: &Heard<'a>, known: Option<Known<'a>>) -> Far {
         match known.unwrap_or_else(|| self.silent(heard)) {
@@ -254,7 +254,7 @@ fn names<'a, T: Copy>(all: impl Iterator<Item = (&'a str, T)>) -> Names<T> {
                 .or_insert(Some(*value));
         }
     }
-    // A whole name is never ambiguous.
+    // A full name is never ambiguous.
     for (name, value) in all {
         names.insert(name.to_ascii_lowercase(), Some(value));
     }

@@ -80,8 +80,8 @@ impl Target {
         row.map_or("", |(_, name, _)| name)
     }
 
-    /// The text for other tools. What schedulers read needs the placement only, all else the fabric only: neither is
-    /// asked for in vain.
+    /// The text for other tools. Schedulers' formats need the placement only, all others the fabric only: neither is
+    /// computed in vain.
     ///
     /// # Errors
     /// What `fabric` or `placement` reports.

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-/// Names that the lists of one file may stand for. Slurm refuses more than 65,536 by default; this carries a larger cluster.
+/// Maximum number of names that the lists of one file may expand to. Slurm's default limit is 65,536; this allows a larger cluster.
 const MOST_NAMES: usize = 1 << 18;
 /// Bytes of a name with a range in it: host names have no more (RFC 1035, 2.3.4).
 const LONGEST_NAME: usize = 253;
 /// Digits of a number in brackets: more do not count anything that exists.
 const MOST_DIGITS: usize = 9;
 
-/// The lists of one file: few bytes stand for many names, so there is an end to what they all stand for.
+/// The lists of one file: few bytes can expand to many names, so the expansion of all lists is limited.
 #[derive(Debug)]
 pub(super) struct Hostlists {
     left: usize,
@@ -22,10 +22,10 @@ impl Default for Hostlists {
 }
 
 impl Hostlists {
-    /// Every name that a list stands for, in its order.
+    /// Every name that a list expands to, in its order.
     ///
     /// # Errors
-    /// What is there, and what should: an open bracket, a range that runs backwards, too many names.
+    /// What was found, and what was expected: an open bracket, a range that runs backwards, too many names.
     pub(super) fn expand(&mut self, list: &str) -> Result<Vec<String>, (String, &'static str)> {
         let mut names = Vec::new();
         for item in split(list)? {
@@ -41,7 +41,7 @@ impl Hostlists {
     }
 }
 
-/// Every name that a list stands for that is alone.
+/// Every name that a single list expands to.
 ///
 /// # Errors
 /// As of a file's.

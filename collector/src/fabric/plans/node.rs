@@ -25,7 +25,7 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// The word for it.
+    /// Its name.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Pix => "PIX",
@@ -84,7 +84,7 @@ pub struct NodeTopology {
     pub other_ports: usize,
 }
 
-/// One step on the way from the root of PCIe to a device.
+/// One step on the path from the PCIe root to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// A CPU package or NUMA node, by its place in the text.
@@ -95,7 +95,7 @@ pub(super) enum Step {
     Bridge(usize),
 }
 
-/// Distance between the devices at the end of two ways. `ports`: how many bridges of one PCIe switch stand between it
+/// Distance between the devices at the end of two paths. `ports`: number of bridges of one PCIe switch between it
 /// and a device (hwloc shows each port of a switch, NCCL the switch only).
 pub(super) fn distance(a: &[Step], b: &[Step], ports: usize) -> Distance {
     let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
@@ -142,7 +142,7 @@ impl NodeTopology {
         )])
     }
 
-    /// Fills in all distances from the ways to GPUs and NICs.
+    /// Fills in all distances from the paths to GPUs and NICs.
     pub(super) fn measure(&mut self, gpus: &[Vec<Step>], nics: &[Vec<Step>], ports: usize) {
         for (gpu, way) in gpus.iter().enumerate() {
             for (nic, other) in nics.iter().enumerate() {

@@ -24,7 +24,7 @@ pub struct PlacedSwitch {
     pub nodes: Vec<NodeName>,
     /// Switches right below it, by name.
     pub switches: Vec<String>,
-    /// Real switches that it stands for, where it is a group of them.
+    /// Real switches that it represents, if it is a group of them.
     pub of: Vec<String>,
 }
 
@@ -167,7 +167,7 @@ impl Placement {
 }
 
 impl fmt::Display for Placement {
-    /// Several lines, the first of which is the answer.
+    /// Several lines; the first is the result.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = counted(self.nodes().len(), "node", "nodes");
         match self.switches.len() {

@@ -103,7 +103,7 @@ fn read_text(source: &Source<'_>) -> Query {
     query
 }
 
-/// Whether a line is an error message that the tool prints if a GPU does not answer.
+/// Whether a line is an error message that the tool prints if a GPU does not respond.
 fn is_complaint(text: &str) -> bool {
     text.starts_with("Unable to determine the device handle")
         || text.starts_with("Failed to initialize NVML")

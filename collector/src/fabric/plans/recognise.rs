@@ -101,7 +101,7 @@ impl FromStr for Format {
     }
 }
 
-/// Texts that look like a topology to people, and why they are none.
+/// Texts that resemble a topology, and why they are not one.
 const OTHERS: [(&str, &str); 3] = [
     (
         "<graphs",

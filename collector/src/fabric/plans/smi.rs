@@ -206,7 +206,7 @@ fn link(line: &str) -> Option<(u8, &str)> {
     Some((number.parse().ok()?, state.trim()))
 }
 
-/// Whether a line is the message for a GPU without active links or that does not answer.
+/// Whether a line is the message for a GPU without active links or one that does not respond.
 fn is_no_link(line: &str) -> bool {
     // Versions differ in case: `Nvlink`, `inActive`.
     line.to_ascii_lowercase()
@@ -228,7 +228,7 @@ fn is_prompt(line: &str) -> bool {
 /// Reads `nvidia-smi nvlink -s`: links that carry a speed are up; and `nvlink -e`: errors of each link.
 pub(super) fn read_nvlink(source: &mut Source<'_>) -> Result<NodeTopology, Vec<PlanError>> {
     let mut topology = NodeTopology::default();
-    // A session may print the links and then their errors: a GPU is known by its whole line, with its UUID.
+    // A session may print the links and then their errors: a GPU is identified by its whole line, with its UUID.
     let mut headings: Vec<&str> = Vec::new();
     let mut last: Option<usize> = None;
     let mut up: BTreeMap<(usize, u8), bool> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Every reader on small texts of ours: what it reads, and what it refuses with which words.
+//! Every reader on small texts of our own: what it reads, and the error messages for what it refuses.
 
 use super::*;
 

@@ -10,7 +10,7 @@ use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
 use super::hostlist::Hostlists;
 use super::{Block, PlacedSwitch, Placement, Source};
 
-/// Reads the model. Metadata and attributes report nothing of what hangs where; the NVLink domain is the capacity
+/// Reads the model. Metadata and attributes contain no connections; the NVLink domain is the capacity
 /// block.
 pub(super) fn read(source: &mut Source<'_>) -> Result<Placement, Vec<PlanError>> {
     if let Some(line) = too_deep(source.text) {

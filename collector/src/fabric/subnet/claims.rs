@@ -30,7 +30,7 @@ pub struct Survey {
     pub claims: Vec<PortClaim>,
     /// LIDs of adapters' ports.
     pub lids: Vec<(End, u16)>,
-    /// Ports behind which a device did not answer.
+    /// Ports behind which a device did not respond.
     pub silent: Vec<End>,
     /// Contradictions: field, what was expected, what was found.
     pub problems: Vec<(&'static str, &'static str, String)>,

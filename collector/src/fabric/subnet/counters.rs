@@ -159,7 +159,7 @@ pub struct PortReading {
     pub active: bool,
     /// Width and speed now; none without a link.
     pub speed: Option<LinkSpeed>,
-    /// None if it was not requested, or the port did not answer.
+    /// None if it was not requested, or the port did not respond.
     pub counters: Option<PortCounters>,
 }
 

@@ -1,4 +1,4 @@
-//! Linear forwarding tables of an InfiniBand subnet: of each switch, the port by which it sends on what goes to a LID.
+//! Linear forwarding tables of an InfiniBand subnet: of each switch, the port by which it forwards each LID.
 //!
 //! [`parse_forwarding`] reads what `dump_fts`, `dump_lfts.sh`, `ibroute` and opensm write; an own sweep fills the same
 //! [`Tables`].
@@ -136,7 +136,7 @@ enum Line {
     Switch(Guid),
     /// A LID leaves by this port.
     Entry(u16, u8),
-    /// So many entries stood above, if the line counts those.
+    /// The number of entries above, if the line counts those.
     End(Option<usize>),
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Joined {
     pub(super) dropped: usize,
 }
 
-/// What the claims report about each port. A cable is believed when both ends show it, or when one end
+/// What the claims report about each port. A cable is accepted when both ends show it, or when one end
 /// shows it and nothing contradicts it.
 struct Ledger<'a> {
     claims: &'a [Claim],
@@ -154,7 +154,7 @@ fn describe(drafts: &[Draft], claim: &Claim) -> String {
     format!("{} - {}", name(claim.near), name(claim.far))
 }
 
-/// Both ends of a link train to one width and speed; where they print two, neither is believed.
+/// Both ends of a link train to one width and speed; where they print two, neither is accepted.
 fn agreed_speed(
     claim: &Claim,
     back: &Claim,

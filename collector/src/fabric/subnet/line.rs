@@ -348,7 +348,7 @@ fn quoted_name(text: &str) -> Option<&str> {
     Some(name.trim())
 }
 
-/// Both names, if there is one way only to distinguish them.
+/// Both names, if there is only one possible split.
 fn report_names(text: &str) -> Option<(&str, &str)> {
     const BETWEEN: &str = "' - '";
     let inner = text.trim().strip_prefix("( '")?.strip_suffix("' )")?;

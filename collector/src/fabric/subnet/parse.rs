@@ -1,4 +1,4 @@
-//! The lines of `ibnetdiscover` text put together: sections to nodes, port lines to claims about cables.
+//! The lines of `ibnetdiscover` text combined: sections to nodes, port lines to claims about cables.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::fabric::subnet::silent_ports::{Complaint, complaint};
 /// Reads the text of `ibnetdiscover`: the plain form, with `-f`, `-g` or `-p`, and netfiles of ibsim.
 ///
 /// Nothing is guessed: what cannot be read is in [`Subnet::problems`] and [`Subnet::counts`], and what
-/// must be missing is in [`Subnet::completeness`]. Any text gives an answer, an empty one too.
+/// must be missing is in [`Subnet::completeness`]. Any text gives a result, an empty one too.
 pub fn parse_ibnetdiscover(text: &str) -> Subnet {
     let mut reader = Reader::default();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

@@ -1,9 +1,9 @@
-//! Answers that never came: what a sweeping tool reports about them, and what is known behind them all the
+//! Missing replies: what a sweeping tool reports about them, and what is known behind them all the
 //! same.
 //!
-//! `ibnetdiscover` ends well and prints a text without a flaw when a device does not answer. Only its
-//! standard error distinguishes such a device from one that is gone: a directed route, and the attribute
-//! asked for.
+//! `ibnetdiscover` succeeds and prints a flawless text when a device does not reply. Only its
+//! standard error distinguishes such a device from one that is gone: a directed route, and the
+//! attribute requested.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use railscope_model::identity::Guid;
 
 use super::{Cable, Completeness, End, Gap, Node, Subnet};
 
-/// Hops of a directed route after the first, which stands for the sweeping host itself. The specification
+/// Hops of a directed route after the first, which is the sweeping host itself. The specification
 /// allows 63 (InfiniBand Architecture Specification, volume 1, 14.2.2).
 const MAX_HOPS: usize = 63;
 
@@ -103,8 +103,8 @@ impl Subnet {
         gaps.iter().all(is_known)
     }
 
-    /// Whether the node that the sweep started from is in an older one and not in this one: a text that was cut, though one from
-    /// which a site removes that node every time is whole otherwise.
+    /// Whether the node that the sweep started from is in an older one and not in this one: a truncated text, though one from
+    /// which a site removes that node every time is otherwise complete.
     pub(crate) fn has_lost_its_start(&self, older: &Self) -> bool {
         let mut gaps = self.completeness.gaps().iter();
         gaps.any(|gap| match gap {
@@ -113,7 +113,7 @@ impl Subnet {
         })
     }
 
-    /// Puts what an older sweep knew behind silent ports into this one: a device that does not answer is
+    /// Copies what an older sweep found behind silent ports into this one: a device that does not reply is
     /// not removed. Nodes that were unknown before and have not reported their name are omitted until
     /// they do.
     pub fn recall(&mut self, older: Option<&Self>) {
@@ -155,7 +155,7 @@ impl Subnet {
             .retain(|cable| cable.ends.iter().all(|end| !left_out.contains(&end.guid)));
     }
 
-    /// Nodes right behind silent ports, and all that the older sweep knew beyond them and this one does not show.
+    /// Nodes right behind silent ports, and all that the older sweep found beyond them and this one does not show.
     fn behind_silence(&self, older: Option<&Self>) -> BTreeSet<Guid> {
         let old_links = older.map_or(&[][..], |older| &older.links);
         let (then, now) = (peers(old_links), peers(&self.links));
@@ -310,7 +310,7 @@ Ca\t1 \"H-0000000000000002\"\t\t# \"b mlx5_0\"
         swept.hear_complaints("");
         swept.recall(Some(&whole));
         assert_eq!((swept.nodes.len(), swept.links.len()), (4, 3));
-        // Another port is silent: that reports nothing of this one.
+        // Another port is silent: that is no evidence about this one.
         swept.hear_complaints(&timed_out("0,1,3", 0x11));
         swept.recall(Some(&whole));
         assert_eq!((swept.nodes.len(), swept.links.len()), (4, 3));

@@ -1,4 +1,4 @@
-//! How much of a job's excess step time goes with slow probes and late timers of the same windows: least squares with
+//! Share of a job's excess step time that correlates with slow probes and late timers of the same windows: least squares with
 //! coefficients that are not negative, and a moving-block bootstrap for the interval (Kunsch 1989).
 //!
 //! `excess = a + b * slow_probes + c * late_timers` over all windows; the share of the fabric is `b * sum(slow_probes)` of the
@@ -138,7 +138,7 @@ fn slopes(rows: &[Row]) -> [f64; 2] {
     let own = [0, 1].map(|cause| product(&centered(cause), &centered(cause)));
     let both = product(&centered(0), &centered(1));
     let determinant = own[0] * own[1] - both * both;
-    // Two causes that rise and fall together cannot be distinguished: the one that fits better stands for both.
+    // Two causes that rise and fall together cannot be distinguished: the one that fits better represents both.
     if determinant > 1e-9 * own[0] * own[1] {
         let slopes = [
             (with_y[0] * own[1] - with_y[1] * both) / determinant,

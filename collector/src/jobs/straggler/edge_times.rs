@@ -1,7 +1,7 @@
 //! Which side of a connection is late, from how long NCCL's proxies were in each state.
 
-/// Share of a transfer that one state must take before it reports something: more than half, so that at most one
-/// does.
+/// Share of a transfer that one state must take to be conclusive: more than half, so that at most one
+/// is.
 const MOSTLY: f64 = 0.5;
 
 /// Seconds that the two proxies of one connection spent in each state, as NCCL's profiler (API version 3) names them.

@@ -1,8 +1,8 @@
-//! Which rank computes longest in a job, by exporters alone: a hint, or the result that none does.
+//! Which rank computes longest in a job, from exporters alone: a hint, or the result that none does.
 //!
 //! GPUs of a synchronous job wait for the one that computes longest. Without timings of collectives only the time in
-//! which tensor cores are active shows which rank that is. A part that is slow is the same one all the time; work
-//! that is dealt out unevenly is a stage's or an expert's, or another rank's in every round.
+//! which tensor cores are active shows which rank that is. A slow part is always the same one; work
+//! that is distributed unevenly belongs to a stage or an expert, or to another rank in every round.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,7 +18,7 @@ use crate::store::History;
 pub(super) const ROUND_SECONDS: f64 = 10.0;
 /// Rounds that are evaluated together: two minutes.
 const ROUNDS: usize = 12;
-/// Rounds of these in which the same GPU must lead before it is a hint: others lead now and then by chance.
+/// Rounds of these in which the same GPU must lead before it is a hint: others lead occasionally by chance.
 const LEADS: usize = 10;
 /// Share of a step in which GPUs compute, where no source reports it: half, so that what is reported by activity
 /// weighs half.
@@ -70,7 +70,7 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// Takes a look at the job, if it is time for one.
+    /// Evaluates the job if a round is due.
     pub(super) fn look(&mut self, job: &Job, history: &History, now: Timestamp) {
         if self
             .at
@@ -97,7 +97,7 @@ impl Activity {
         );
     }
 
-    /// Takes the excess of each GPU over the median.
+    /// Adds the excess of each GPU over the median.
     fn take(&mut self, excess: BTreeMap<Gpu, f64>) {
         let Some((leader, most)) = excess.iter().max_by(|a, b| a.1.total_cmp(b.1)) else {
             return;

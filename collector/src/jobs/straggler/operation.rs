@@ -11,12 +11,12 @@ pub struct Process {
     pub pid: u64,
 }
 
-/// A communicator, as one of its ranks knows it.
+/// A communicator, as one of its ranks reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// What all of its ranks call it.
     pub communicator: Arc<str>,
-    /// What the framework calls it; none if it is not given.
+    /// Name given by the framework; none if it is not given.
     pub name: Option<Arc<str>>,
     /// Number of this process in it.
     pub rank: u32,

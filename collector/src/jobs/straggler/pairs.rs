@@ -1,4 +1,4 @@
-//! Bandwidth of every pair of nodes as a matrix: a row that is slow is a node, a block that is slow is what lies between two groups.
+//! Bandwidth of every pair of nodes as a matrix: a slow row is a node, a slow block is the path between two groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 

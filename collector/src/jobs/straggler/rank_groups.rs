@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::MIN_RANKS;
 
-/// One rank of a job, as far as its launcher or its communicators report.
+/// One rank of a job, from its launcher or its communicators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
     /// Its number in the job.

@@ -15,15 +15,15 @@ use super::{Membership, Operation, Process, Rank, median, union};
 const ROUND_SECONDS: f64 = 10.0;
 /// Fewest collectives of the kind that determines a round's end; with fewer, its rate is not known.
 const MIN_COLLECTIVES: usize = 2;
-/// Operations of one communicator and kind that a process may have waiting; of more the oldest are dropped: a rank that is
-/// silent for so long is not waited for.
+/// Operations of one communicator and kind that a process may have waiting; beyond that the oldest are dropped: a rank that reports
+/// nothing for so long is not waited for.
 const MOST_WAITING: usize = 100_000;
 
 /// Kinds of collectives of one communicator; NCCL has fewer. Those of others are dropped.
 const MOST_KINDS: usize = 16;
 
-/// Share of a rank's collectives in a round that must have been reported: with a tenth missing, a rank that waits for a third
-/// of the time seems to wait 3 % less, from where on a GPU is named.
+/// Share of a rank's collectives in a round that must have been reported: with 10 % missing, a rank that waits for a third
+/// of the time seems to wait 3 % less, which is enough to name a GPU.
 const COMPLETE: f64 = 0.9;
 
 /// One collective that waits for the round's end, or one transfer.
@@ -323,7 +323,7 @@ impl Member {
         over.map(|(number, _)| *number).last()
     }
 
-    /// Takes out the collectives up to the last one of each kind, and says whether hardly any is missing: a rank of which the
+    /// Takes out the collectives up to the last one of each kind, and returns whether nearly all are present: a rank of which the
     /// plugin dropped some seems to wait less.
     fn take_until(&mut self, last: &BTreeMap<Arc<str>, u64>) -> (Vec<Span>, bool) {
         let (mut over, mut expected, mut found) = (Vec::new(), 0, 0);
@@ -349,7 +349,7 @@ impl Member {
     }
 }
 
-/// Share of a round that a process waited; takes what is over out. None in its first round, if it was in none of the
+/// Share of a round that a process waited; removes what has ended. None in its first round, if it was in none of the
 /// communicators, or if too many of its collectives are missing.
 fn waited(
     members: &mut BTreeMap<Arc<str>, Member>,

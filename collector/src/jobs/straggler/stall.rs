@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a rank knows of one process group.
+/// State of one process group on a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupState {
     /// Its ranks.
@@ -34,7 +34,7 @@ pub struct Stuck {
     pub late: Vec<Late>,
 }
 
-/// What one rank knows, by the name of the group.
+/// State of one rank, by the name of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankState {
     /// Its number in the job.

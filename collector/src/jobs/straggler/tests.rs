@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Numbers that look random: splitmix64.
+/// Pseudo-random numbers: splitmix64.
 struct Random(u64);
 
 impl Random {
@@ -31,7 +31,7 @@ fn equal_ranks(count: u32) -> Vec<Rank> {
     (0..count).map(rank).collect()
 }
 
-/// A synchronous step: everybody waits for the last. Compute of a second, of `slow` more; the host takes `host` more.
+/// A synchronous step: all ranks wait for the last. Compute of a second, of `slow` more; the host takes `host` more.
 fn step(
     random: &mut Random,
     ranks: usize,

@@ -24,7 +24,7 @@ const FORGOTTEN_SECONDS: f64 = 600.0;
 /// Weight of a new round in the mean of what each rank misses.
 const NEWEST: f64 = 0.2;
 
-/// What an answer rests on.
+/// Basis of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// Timings of collectives.
@@ -34,7 +34,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// The word in API and labels.
+    /// Its name in API and labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Collectives => "collectives",
@@ -57,7 +57,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The word in API and labels.
+    /// Its name in API and labels.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -84,11 +84,11 @@ pub struct Ranked {
 /// What is known of one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waiting {
-    /// The job; none if no node reports which job its processes are of.
+    /// The job; none if no node reports the job of its processes.
     pub job: Option<JobName>,
     /// What it rests on.
     pub basis: Basis,
-    /// The answer.
+    /// The result.
     pub answer: Answer,
     /// The same in a sentence.
     pub sentence: String,
@@ -171,8 +171,8 @@ impl Waits {
         number
     }
 
-    /// Evaluates what came since the last tick: one answer for each job that has timings, then for those that have
-    /// none.
+    /// Evaluates what arrived since the last tick: one result for each job with timings, then for those
+    /// without.
     pub fn tick(&mut self, history: &History, jobs: &Jobs, now: Timestamp) -> Vec<Waiting> {
         self.groups
             .retain(|_, group| now.seconds_since(group.seen) <= FORGOTTEN_SECONDS);
@@ -291,7 +291,7 @@ impl Group {
                 .entry(process.clone())
                 .or_insert(usual - waited);
             *missing += NEWEST * (usual - waited - *missing);
-            // The median rank spends on computing what it does not wait; the others as much more as their tensor
+            // The median rank computes while it does not wait; the others as much longer as their tensor
             // cores are active longer.
             let computed = match active.get(process) {
                 Some(active) if self.knows_compute && middle > 0.0 => {

@@ -11,9 +11,9 @@ use serde::{Deserialize, Deserializer};
 
 use super::ReadBackError;
 
-/// Longest wait for an answer: the default of `--query.timeout` is two minutes.
+/// Longest wait for a response: the default of `--query.timeout` is two minutes.
 const PATIENCE: Duration = Duration::from_secs(130);
-/// Limit on the size of an answer. A larger one is requested in parts.
+/// Limit on the size of a response. A larger one is requested in parts.
 const MOST_BYTES: usize = 256 << 20;
 /// How long an overloaded server gets before each further attempt.
 const PAUSES: [Duration; 3] = [
@@ -95,7 +95,7 @@ impl Store {
     }
 }
 
-/// One series of an answer.
+/// One series of a response.
 #[derive(Debug, Deserialize)]
 pub(super) struct RawSeries {
     /// Its labels; `__name__` is one of them.
@@ -154,7 +154,7 @@ struct Refusal {
     error: String,
 }
 
-/// An answer, or that the question was too large for the server.
+/// A response, or that the query was too large for the server.
 pub(super) enum Answered {
     /// Its series.
     Series(Vec<RawSeries>),
@@ -167,7 +167,7 @@ pub(super) enum Answered {
 pub(super) struct Client {
     http: Http,
     store: Store,
-    /// The first warning of the server, such as of an incomplete answer.
+    /// The first warning of the server, such as an incomplete response.
     warning: std::sync::Mutex<Option<String>>,
 }
 

@@ -15,9 +15,9 @@ const MOST_SECONDS: f64 = 300.0;
 pub(super) struct Scrape {
     /// The time of its samples: when it began.
     at: Timestamp,
-    /// When its answer was complete.
+    /// When its response was complete.
     pub(super) done: Timestamp,
-    /// Whether there was an answer.
+    /// Whether there was a response.
     pub(super) is_up: bool,
 }
 

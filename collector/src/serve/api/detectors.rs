@@ -1,4 +1,4 @@
-//! `/api/v1/detectors`: what every detector checks, with every number that it takes; the same for the command line.
+//! `/api/v1/detectors`: what every detector checks, with its parameters; also used by the command line.
 
 use axum::Json;
 use axum::extract::{Path, State as Shared};
@@ -9,10 +9,10 @@ use crate::classes::CLASSES;
 use crate::detect::registry::{Described, describe};
 use crate::serve::router::{App, runbook};
 
-/// The answer.
+/// The response.
 #[derive(Debug, Serialize)]
 pub struct Detectors {
-    /// In the order in which they look, then the root cause.
+    /// In the order in which they run, then the root cause.
     pub detectors: Vec<Detector>,
 }
 
@@ -41,7 +41,7 @@ pub struct Rule {
     pub check: &'static str,
     /// The threshold as text.
     pub threshold: String,
-    /// The numbers, each with its unit and where it comes from; none of a state that is reported.
+    /// The parameters, each with its unit and source; none for a state that is reported.
     pub thresholds: Vec<Threshold>,
     /// What would clear it.
     pub clears: &'static str,
@@ -93,11 +93,11 @@ impl Rule {
 }
 
 impl Detectors {
-    /// All detectors; with a name that one, or those that name the class of this name. `pattern` is the address of a
-    /// runbook, in which `{class}` stands for the class.
+    /// All detectors; with a name, that detector or those that emit the class of this name. `pattern` is the address of a
+    /// runbook, in which `{class}` is replaced by the class.
     ///
     /// # Errors
-    /// What was expected, of a name that neither detector nor class has.
+    /// What was expected, if the name is neither a detector nor a class.
     pub fn of(name: Option<&str>, pattern: &str) -> Result<Self, String> {
         let all = describe();
         let expected = || {

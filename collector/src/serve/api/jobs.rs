@@ -26,7 +26,7 @@ pub(crate) struct Jobs {
     at: f64,
     #[serde(flatten)]
     jobs: Listed<JobWire>,
-    /// Answers on processes of which no node reports what job they are of.
+    /// Results for processes of which no node reports the job.
     unattributed: Vec<WaitWire>,
     /// Stalled jobs, by dumps of their flight recorders.
     stuck: Vec<StuckWire>,
@@ -43,7 +43,7 @@ struct CollectiveWire {
     count: u64,
     /// Of the last 1,000, by quantile.
     quantiles_seconds: BTreeMap<&'static str, f64>,
-    /// By how much long ones exceeded the median.
+    /// Time by which long ones exceeded the median.
     excess_seconds: f64,
 }
 
@@ -211,7 +211,7 @@ struct JobWire {
     /// Duration of its steps; absent if it does not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     step_times: Option<StepTailWire>,
-    /// Transfer times of its collectives across hosts, those that take most time first.
+    /// Transfer times of its collectives across hosts, those with the most time first.
     collectives: Vec<CollectiveWire>,
 }
 

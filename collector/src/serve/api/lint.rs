@@ -10,7 +10,7 @@ use crate::fabric::lint::Finding;
 use crate::serve::router::{App, snapshot};
 use crate::serve::wire::Listed;
 
-/// The answer.
+/// The response.
 #[derive(Debug, Serialize)]
 pub(crate) struct Lint {
     cluster: String,

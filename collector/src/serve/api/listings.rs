@@ -128,7 +128,7 @@ pub(crate) async fn topology(
     }))
 }
 
-/// Switches and nodes that are asked for: all switches, or those one cable around a switch or a node.
+/// Switches and nodes requested: all switches, or those one cable around a switch or a node.
 fn chosen(
     layout: &Layout,
     asked: &Neighbourhood,

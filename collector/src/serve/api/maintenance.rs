@@ -91,7 +91,7 @@ pub(crate) async fn withdraw(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Clients with the token may announce; without a configured token, none may.
+/// Clients with the token may add windows; without a configured token, none may.
 fn authorise(state: &State, headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(token) = &state.maintenance_token else {
         return Err(Refusal::new(

@@ -176,7 +176,7 @@ fn count(state: &State, result: RequestResult) {
     }
 }
 
-/// Queues a request; returns the message of the answer.
+/// Queues a request; returns the message of the response.
 async fn queue(
     intake: &Intake,
     state: &State,

@@ -16,7 +16,7 @@ const DEFAULT_LIMIT: usize = 1_000;
 /// Most items that a list shows.
 const MAX_LIMIT: usize = 20_000;
 
-/// An answer other than what was asked for.
+/// A response other than the requested data.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
@@ -33,7 +33,7 @@ impl Refusal {
         }
     }
 
-    /// The error in one line, for answers in another format.
+    /// The error in one line, for responses in another format.
     pub(crate) fn into_error(self) -> String {
         format!("{}: expected {}", self.error, self.expected)
     }
@@ -61,7 +61,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// The parameters of a query, none of them unknown.
+/// The parameters of a query; unknown ones are errors.
 #[derive(Debug)]
 pub(crate) struct Params<T>(pub(in crate::serve) T);
 
@@ -81,7 +81,7 @@ impl<S: Sync, T: Expected> FromRequestParts<S> for Params<T> {
                 let error = said
                     .rsplit_once("query string: ")
                     .map_or(&*said, |(_, error)| error);
-                // In front stands the field again, behind stand the fields in serde's words.
+                // Before the colon is the field again, after it serde's message.
                 let field = |front: &str| !front.contains([' ', '"', '`']);
                 let error = match error.split_once(": ") {
                     Some((front, error)) if field(front) => error,
@@ -146,7 +146,7 @@ impl Expected for Neighbourhood {
     const EXPECTED: &'static str = "leaf=SWITCH or node=NODE, and limit=N with N from 1 to 20000";
 }
 
-/// Most items of a list that an answer may hold.
+/// Most items of a list that a response may hold.
 #[derive(Debug)]
 pub(crate) struct Limit(usize);
 

@@ -26,7 +26,7 @@ impl Expected for Span {
     const EXPECTED: &'static str = "from=TIME, to=TIME or nothing for now, and limit=N with N from 1 to 20000; a TIME is 2026-11-22T05:00:00Z or seconds of Unix time";
 }
 
-/// The answer.
+/// The response.
 #[derive(Debug, Serialize)]
 pub(crate) struct Difference {
     cluster: String,

@@ -14,11 +14,11 @@ use crate::serve::router::{App, snapshot};
 const INTERVAL_SECONDS: f64 = 1.0;
 /// Time after which a probe is lost.
 const TIMEOUT_SECONDS: f64 = 0.5;
-/// Round trip from which a probe is slow: some ten times what a fabric of three tiers takes.
+/// Round trip from which a probe is slow: about ten times that of a fabric of three tiers.
 const SLOW_SECONDS: f64 = 1e-4;
 /// Class of RoCE's data by the usual settings (DSCP 26, priority 3).
 const DSCP: u8 = 26;
-/// Port at which exporters answer.
+/// Port at which exporters respond.
 const PORT: u16 = 10661;
 
 /// What stands behind the question mark.

@@ -1,4 +1,4 @@
-//! What the answers of all protocols for pushed samples have in common.
+//! Common parts of the responses of all protocols for pushed samples.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -10,7 +10,7 @@ use crate::sources::push::RequestResult;
 pub(crate) const MOST_BODY_BYTES: usize = 16 << 20;
 /// Seconds after which a sender should retry.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
-/// The answer without the table.
+/// The response without the table.
 pub(super) fn off() -> Refusal {
     Refusal::new(
         StatusCode::NOT_FOUND,
@@ -31,7 +31,7 @@ pub(super) fn status(result: RequestResult) -> StatusCode {
     }
 }
 
-/// Adds `Retry-After` to the answer of an overload.
+/// Adds `Retry-After` to the response to an overload.
 pub(super) fn with_retry_after(result: Option<RequestResult>, mut answer: Response) -> Response {
     if result == Some(RequestResult::Busy) {
         answer

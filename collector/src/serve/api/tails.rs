@@ -13,7 +13,7 @@ use crate::detect::tails::{Causes, ClassTail, LISTED, Quantile, STALLS_SECONDS, 
 use crate::jobs::step_tails::{Share, StepTail};
 use crate::serve::router::{App, snapshot};
 
-/// The answer.
+/// The response.
 #[derive(Debug, Serialize)]
 pub(crate) struct TailsWire {
     cluster: String,
@@ -37,7 +37,7 @@ pub(crate) struct StepTailWire {
     /// What follows is of this time, at most an hour.
     watched_seconds: f64,
     steps: f64,
-    /// By how much long steps exceeded the median.
+    /// Time by which long steps exceeded the median.
     excess_seconds: f64,
     /// Share of the excess that slow and lost probes of the job's nodes explain; absent where it cannot be
     /// determined.
@@ -95,7 +95,7 @@ struct CausesWire {
 struct HostWire {
     node: String,
     slow: f64,
-    /// Timers that fire more than 200 us late; absent where the host watches none.
+    /// Timers that fire more than 200 us late; absent where the host does not measure them.
     #[serde(skip_serializing_if = "Option::is_none")]
     timer_stalls_per_second: Option<f64>,
 }

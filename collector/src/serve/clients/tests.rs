@@ -58,7 +58,7 @@ async fn connect(server: &Server, begin: &str) -> TcpStream {
     stream
 }
 
-/// Sends a request and reads until the answer has this end.
+/// Sends a request and reads until the response has this end.
 async fn ask(stream: &mut TcpStream, path: &str, end: &str) {
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
     stream.write_all(request.as_bytes()).await.expect("sent");
@@ -118,7 +118,7 @@ async fn a_client_that_does_not_complete_a_request_is_closed_in_time() {
     ask(&mut honest, "/", "fast").await;
     assert!(is_closed(&mut slow).await);
     assert_eq!(server.counts.closed(), [("timeout", 1), ("limit", 0)]);
-    // It has asked: it may wait longer.
+    // It has sent a request: it may wait longer.
     sleep(SECOND / 5).await;
     ask(&mut honest, "/slow", "late").await;
     assert_eq!(server.counts.open(), 1);

@@ -7,7 +7,7 @@ use railscope_model::reading::{Labels, NodeReading};
 
 use crate::serve::layout::{Condition, Health, Layout, Switch, tier_name};
 
-/// What one vertex stands for, from fine to coarse.
+/// Granularity of a vertex, from fine to coarse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Grain {
     /// A switch; the nodes of a unit.
@@ -75,7 +75,7 @@ impl Graph {
         graph
     }
 
-    /// Adds a part to its vertex, and gives the number of that.
+    /// Adds a part to its vertex, and returns the vertex's number.
     fn part(&mut self, vertex: Vertex, condition: Condition) -> usize {
         let next = self.vertices.len();
         let number = *self.numbers.entry(vertex.clone()).or_insert(next);
@@ -124,7 +124,7 @@ fn of_switch(layout: &Layout, switch: &Switch, grain: Grain) -> Vertex {
     Vertex { id, title, tier }
 }
 
-/// Exports the finest graph that has no more series than that; with 0, none.
+/// Exports the finest graph within that number of series; with 0, none.
 pub(crate) fn push(reading: &mut NodeReading, layout: &Layout, most: usize) {
     let finest = [Grain::Switch, Grain::Unit, Grain::Tier]
         .into_iter()

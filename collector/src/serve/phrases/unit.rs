@@ -17,7 +17,7 @@ const UNITS: &[(&str, &str, &str)] = &[
 ];
 /// Units that take the prefixes of the SI.
 const PREFIXED: [&str; 5] = ["B/s", "B", "Hz", "W", "J"];
-/// Words that are not written in small letters.
+/// Words that are not written in lower case.
 const SPELLINGS: &[&str] = &[
     "CNP", "CPU", "CRC", "ECC", "ECN", "FEC", "GPU", "ICRC", "MTU", "NIC", "NVLink", "NVMe",
     "PCIe", "PFC", "RDMA", "SM", "SRAM", "XID",
@@ -51,7 +51,7 @@ pub(crate) fn measured(metric: &Metric) -> (String, String) {
     (words.join(" "), unit)
 }
 
-/// A word of a metric's name as people write it.
+/// A word of a metric's name in its usual spelling.
 fn spelled(word: &str) -> &str {
     let known = SPELLINGS
         .iter()

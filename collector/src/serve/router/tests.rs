@@ -1,4 +1,4 @@
-//! The API and the page on a fixed view.
+//! The API and the web page on a fixed view.
 
 mod cluster;
 mod curve;
@@ -27,7 +27,7 @@ fn now() -> Timestamp {
     Timestamp((START + SEEN + 3) * 1000)
 }
 
-/// Faults for people to look at.
+/// Faults for demonstration.
 fn faulty(cluster: Cluster) -> State {
     let lost: &[(&str, u16)] = &[("leaf-03", 5), ("leaf-02", 42)];
     let change = |index: usize, since: u64, page: String| {
@@ -122,7 +122,7 @@ fn small() -> State {
     cluster.watch(change, &[("leaf-02", 3)], now)
 }
 
-/// A server with this state; gives its address.
+/// A server with this state; returns its address.
 async fn serve(state: State) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await

@@ -12,7 +12,7 @@ use crate::diagnose::incident::Incident;
 use crate::jobs::straggler::median;
 use crate::serve::phrases::{self, amount};
 
-/// A curve that is longer than this is drawn twice: around the onset, and as a whole.
+/// A curve that is longer than this is drawn twice: around the onset, and in full.
 const LONG_SECONDS: f64 = 15.0 * 60.0;
 /// The drawing, in pixels: two lines of text, the plot, one line of text.
 const TOP: f64 = 34.0;
@@ -75,19 +75,19 @@ fn series(curve: &Curve) -> String {
     }
 }
 
-/// A value beside its line; the words of a unit stand above the plot.
+/// A value beside its line; the unit is above the plot.
 fn label(value: f64, unit: &str) -> String {
     let is_word = unit.ends_with("s/s");
     amount(value, if is_word { "" } else { unit })
 }
 
-/// Hours, minutes and seconds of a moment.
+/// Hours, minutes and seconds of a timestamp.
 fn clock(at: Timestamp) -> String {
     let text = phrases::utc(unix_seconds(at));
     text.get(11..19).unwrap_or_default().to_owned()
 }
 
-/// A curve with its words.
+/// A curve with its text.
 struct Shown<'a> {
     curve: &'a Curve,
     what: &'a str,
@@ -109,7 +109,7 @@ impl Range {
         }
     }
 
-    /// Where a moment is, from 0 at the left to 1 at the right; none outside.
+    /// Position of a timestamp, from 0 at the left to 1 at the right; none outside.
     fn place(self, at: Timestamp) -> Option<f64> {
         let place = at.seconds_since(self.from) / self.seconds;
         (at >= self.from && place <= 1.0).then_some(place)
@@ -124,7 +124,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// One in which all of these lie.
+    /// A scale that contains all of these.
     fn of(values: impl Iterator<Item = f64>) -> Self {
         let most = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         if most <= 0.0 {

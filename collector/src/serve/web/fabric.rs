@@ -10,7 +10,7 @@ use crate::serve::wire::witnesses;
 
 /// Switches of one tier that still fit side by side.
 const MAX_DRAWN: usize = 40;
-/// Tiles of one tier; beyond, only those that are not well.
+/// Tiles of one tier; beyond, only those that are not healthy.
 const MAX_TILES: usize = 512;
 /// The drawing, in its own units.
 const WIDTH: f64 = 640.0;
@@ -66,7 +66,7 @@ pub(super) fn describe(switch: &Switch, layout: &Layout) -> String {
     said.join(", ")
 }
 
-/// Where an incident's page is, if there is one.
+/// Link to an incident's page, if there is one.
 pub(super) fn incident_link(look: &Look<'_>, condition: Condition) -> Option<String> {
     let incident = look.snapshot.view.incidents.get(condition.incident?)?;
     Some(format!("{}incidents/{}", look.root, incident.id))
@@ -211,7 +211,7 @@ fn switch_box(
     Ok(())
 }
 
-/// What all names begin with, up to a letter before the first difference; digits stay whole.
+/// Common prefix of all names, up to a letter before the first difference; numbers are not split.
 fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
     let Some(first) = names.first() else {
         return "";

@@ -102,7 +102,7 @@ fn across(places: usize) -> f64 {
     100.0 * places as f64 / ACROSS as f64
 }
 
-/// A leaf that is not healthy: its color, its mark, and the way to its incident.
+/// A leaf that is not healthy: its color, its mark, and the link to its incident.
 fn cell(out: &mut String, look: &Look<'_>, leaf: &Switch, place: usize) -> fmt::Result {
     let health = leaf.condition.health;
     let link = incident_link(look, leaf.condition);

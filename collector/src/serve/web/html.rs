@@ -1,4 +1,4 @@
-//! The one way by which text from outside comes onto the page.
+//! The only way for external text to get onto the web page: escaped.
 
 use std::fmt::{self, Display, Write};
 

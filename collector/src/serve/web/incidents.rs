@@ -1,4 +1,4 @@
-//! Incidents: a card for each on the overview, a page for each with all that is known.
+//! Incidents: a card for each on the overview, a page for each with all details.
 
 use std::fmt::{self, Write};
 

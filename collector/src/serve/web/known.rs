@@ -1,4 +1,4 @@
-//! What the page's result rests on, and which sources the collector cannot read.
+//! Sources of the web page's result, and sources that the collector cannot read.
 
 use std::fmt::{self, Write};
 
@@ -35,7 +35,7 @@ pub(super) fn rests_on(layout: &Layout) -> String {
     }
 }
 
-/// Exporters whose scrapes fail, and entries of files that are no targets; nothing where there are none.
+/// Exporters whose scrapes fail, and entries of files that are no valid targets; empty if there are none.
 pub(super) fn unreadable(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let targets = look.state.targets();
     let unreadable = targets.all.iter().filter_map(|(target, state)| {

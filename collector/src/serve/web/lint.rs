@@ -1,4 +1,4 @@
-//! The wiring on the page: what is wrong with it, folded up, and nothing where nothing is.
+//! Wiring findings on the web page, collapsed; nothing if there are none.
 
 use std::fmt::{self, Write};
 
@@ -6,7 +6,7 @@ use super::Look;
 use super::html::Esc;
 use crate::serve::phrases;
 
-/// Findings that the page shows; the API has all.
+/// Findings that the page shows; the API returns all.
 const SHOWN: usize = 24;
 
 pub(super) fn section(out: &mut String, look: &Look<'_>) -> fmt::Result {

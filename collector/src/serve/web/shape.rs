@@ -7,7 +7,7 @@ use super::html::Esc;
 use crate::fabric::{LeafCapacity, Structure};
 use crate::serve::phrases;
 
-/// Changes and single points that the page shows; the API gives more.
+/// Changes and single points that the page shows; the API returns more.
 const SHOWN: usize = 8;
 /// Leaves that the page shows: those with the highest ratio.
 const SHOWN_LEAVES: usize = 4;

@@ -1,4 +1,4 @@
-//! The top of the page: the fabric's classification, counts, and how fresh all of it is.
+//! The top of the web page: the fabric's classification, counts, and the age of the data.
 
 use std::fmt::{self, Write};
 

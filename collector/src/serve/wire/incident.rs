@@ -11,7 +11,7 @@ use crate::serve::router::runbook;
 use crate::serve::wire::Curve;
 use crate::status::State;
 
-/// What is reported about an incident that an earlier run knew, until this one sees it.
+/// Placeholder for an incident of an earlier run until this run sees it.
 const UNSEEN: &str =
     "Open before the collector was restarted; its evidence has not been seen again yet.";
 
@@ -20,7 +20,7 @@ const UNSEEN: &str =
 pub(crate) struct Incident {
     pub(crate) id: String,
     pub(crate) fault_domain: String,
-    /// Parts that it may be as well.
+    /// Other candidates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) alternatives: Vec<String>,
     /// The part in plain text.
@@ -39,7 +39,7 @@ pub(crate) struct Incident {
     pub(crate) gpus_behind: usize,
     /// Jobs that use the part.
     pub(crate) jobs: Vec<String>,
-    /// By which share the slowest of these goes slower than it usually does; absent if that is not known.
+    /// Slowdown of the slowest of these relative to its baseline, as a share; absent if that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) slowdown: Option<f64>,
     pub(crate) summary: String,
@@ -104,7 +104,7 @@ pub(crate) struct IncidentDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) no_part: Option<f64>,
     pub(crate) evidence: Vec<Evidence>,
-    /// How the deciding counter has gone; absent where the evidence rests on no series, or on none of the worst incidents.
+    /// Curve of the deciding counter; absent where the evidence rests on no series, or on none of the worst incidents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) curve: Option<Curve>,
     pub(crate) related: Vec<String>,

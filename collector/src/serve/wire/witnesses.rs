@@ -72,7 +72,7 @@ pub(crate) struct Lldp {
     cables: usize,
     /// Switches that report their neighbors.
     switches: usize,
-    /// Time since the one was seen that has been silent for longest.
+    /// Time since the witness with the oldest report was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_switch_age_seconds: Option<f64>,
     leaves: usize,
@@ -93,7 +93,7 @@ pub(crate) struct Lldp {
 struct Contradiction {
     end: String,
     claims: Vec<String>,
-    /// The claim that is believed; absent where none is.
+    /// The claim that takes precedence; absent where none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<String>,
 }
@@ -106,7 +106,7 @@ struct SharedChassis {
 }
 
 impl Lldp {
-    /// None where no host receives LLDP and no switch was asked.
+    /// None if no host receives LLDP and no switch was read.
     pub(crate) fn of(view: &ClusterView, now: Timestamp) -> Option<Self> {
         let lldp = &*view.lldp;
         if *lldp == LldpMerge::default() {

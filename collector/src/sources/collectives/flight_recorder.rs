@@ -1,5 +1,5 @@
 //! Dumps of PyTorch's NCCL flight recorder: one file a rank, written when a collective times out. PyTorch writes them
-//! itself in Python's pickle format, and gives them to programs as JSON too.
+//! itself in Python's pickle format, and also offers them as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::jobs::straggler::{GroupState, RankState};
 #[derive(Deserialize)]
 struct RawDump {
     pg_config: BTreeMap<String, RawGroup>,
-    /// By the number that the rank itself gives the group.
+    /// By the rank's own number of the group.
     pg_status: BTreeMap<String, RawStatus>,
     /// PyTorch leaves an empty list out.
     #[serde(default)]
@@ -153,8 +153,8 @@ pub fn missing_ranks(dumps: &[Dump]) -> Vec<u32> {
 
 /// What the dumps of one job report about each rank and group.
 ///
-/// A rank's status knows groups by its own numbers, and only its entries tie these to names. A rank without entries is
-/// taken to number a group as its other members do, if those agree; else its status stays unknown.
+/// A rank's status refers to groups by its own numbers, and only its entries map these to names. A rank without entries is
+/// assumed to number a group as its other members do, if those agree; otherwise its status stays unknown.
 pub fn rank_states(dumps: &[Dump]) -> Vec<RankState> {
     let mut numbers: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
     for entry in dumps.iter().flat_map(|dump| &dump.raw.entries) {

@@ -214,7 +214,7 @@ impl Lines {
     /// header before the first marker, where reading began in the middle of a file.
     ///
     /// # Errors
-    /// No JSON, a field missing or of another type, or neither a collective nor a transfer. If the line may have been a
+    /// Invalid JSON, a field missing or of another type, or neither a collective nor a transfer. If the line may have been a
     /// marker, lines without a header are skipped until the next one.
     pub fn read(
         &mut self,

@@ -7,7 +7,7 @@ use super::{CollectivesError, unlabeled};
 /// One test of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestRun {
-    /// `alltoall_perf`, as the test reports; none of versions that do not.
+    /// `alltoall_perf`, as the test reports; none for versions that do not.
     pub test: Option<String>,
     /// Names of the nodes it ran on.
     pub nodes: BTreeSet<String>,
@@ -60,7 +60,7 @@ fn size(words: &[&str]) -> Option<Size> {
 pub struct Log {
     /// Tests that ended.
     pub runs: Vec<TestRun>,
-    /// Tests that began and never gave a bandwidth.
+    /// Tests that began and never printed a bandwidth.
     pub unfinished: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Python's pickle format, as far as PyTorch's C++ code writes it: plain data.
 //!
 //! Opcodes: <https://github.com/python/cpython/blob/main/Lib/pickletools.py>. Those that import or call
-//! something are refused, so that a file runs no code. Depth and size are limited, so that no file takes
+//! something are refused, so that a file runs no code. Depth and size are limited, so that no file exhausts
 //! the stack or the memory of its reader.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ const PROTOCOL: u8 = 0x80;
 /// Containers in containers; a flight recorder's dump has 4.
 const DEEPEST: usize = 64;
 /// Values, those that are referred to again included. A dump of 2,000 collectives with stacks of 30 frames
-/// has 300,000. The smallest dictionary takes 600 bytes.
+/// has 300,000. The smallest dictionary uses 600 bytes.
 const MOST_VALUES: usize = 2_000_000;
 
 /// Whether a file is a pickle.
@@ -72,7 +72,7 @@ impl Node {
         }
     }
 
-    /// Takes the sizes of the parts over.
+    /// Adds the sizes of the parts.
     fn contain(&mut self, parts: &[Self]) -> Result<(), String> {
         let deepest = parts.iter().map(|part| part.depth + 1).max();
         self.depth = self.depth.max(deepest.unwrap_or(0));
@@ -146,8 +146,8 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    /// Puts the newest value into the memo, or gets one from there. PyTorch puts a container there after it
-    /// has filled it; one that is put there empty stays so.
+    /// Stores the newest value in the memo, or reads one from it. PyTorch stores a container there after it
+    /// has filled it; one that is stored empty stays empty.
     fn remember(&mut self, opcode: u8) -> Result<(), String> {
         let key = match opcode {
             b'q' | b'h' => {
@@ -192,7 +192,7 @@ impl Reader<'_> {
         count.ok_or_else(|| "a value is missing".into())
     }
 
-    /// Takes the newest values off the stack.
+    /// Pops the newest values off the stack.
     fn parts(&mut self, count: usize) -> Result<Vec<Node>, String> {
         let left = self.stack.len().checked_sub(count);
         Ok(self.stack.split_off(left.ok_or("a value is missing")?))
@@ -218,7 +218,7 @@ impl Reader<'_> {
     fn text(&mut self, length: u32) -> Result<(), String> {
         let bytes = self.slice(usize::try_from(length).map_err(|error| error.to_string())?)?;
         let text = String::from_utf8_lossy(bytes).into_owned();
-        // A long text weighs as much as many values.
+        // A long text counts as many values.
         let values = 1 + text.len() / size_of::<Node>();
         self.push(Node {
             values,
@@ -226,7 +226,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Takes the newest `count` values off the stack, for the container below them, which takes over their sizes.
+    /// Pops the newest `count` values off the stack, for the container below them, which adds their sizes to its own.
     fn container(
         &mut self,
         count: usize,

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub struct Snapshot {
     /// Communicators by their hash.
     pub communicators: BTreeMap<String, Communicator>,
-    /// Processes that did not answer, as printed.
+    /// Processes that did not respond, as printed.
     pub missing: Vec<String>,
     /// Whether the table shows `OK` for every group.
     pub is_ok: bool,

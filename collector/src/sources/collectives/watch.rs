@@ -1,4 +1,4 @@
-//! The folder into which jobs write what their collective libraries saw: looked at repeatedly, each
+//! The folder into which jobs write the records of their collective libraries: read repeatedly, each
 //! byte read once.
 
 use std::collections::BTreeMap;
@@ -18,13 +18,13 @@ use crate::jobs::straggler::{Operation, Stuck, late_ranks};
 use crate::service::Event;
 use crate::status::State;
 
-/// Time between two looks: that between two ticks.
+/// Time between two reads: that between two ticks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// Folders below the folder that are looked into: one a job, one a node.
+/// Levels of folders below the folder that are read: one a job, one a node.
 const DEPTH: usize = 3;
 /// Most files that are followed; a file a process.
 const MOST_FILES: usize = 131_072;
-/// Most bytes that one look reads; the rest is for the next.
+/// Maximum bytes per read; the rest is left for the next.
 const MOST_BYTES: u64 = 64 << 20;
 /// What is read of the end of a file that was there before the collector: what came before is over.
 const TAIL_BYTES: u64 = 1 << 20;
@@ -55,7 +55,7 @@ impl Counts {
     }
 }
 
-/// What one look has found.
+/// Result of one read.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Operations, file by file.
@@ -93,7 +93,7 @@ type Sizes = Vec<(u64, Option<SystemTime>)>;
 pub struct Folder {
     path: PathBuf,
     files: BTreeMap<PathBuf, Followed>,
-    /// By folder: size and time of its flight recorders' dumps at the last look, and whether they were
+    /// By folder: size and time of its flight recorders' dumps at the last read, and whether they were
     /// evaluated.
     settling: BTreeMap<PathBuf, (Sizes, bool)>,
     is_first: bool,
@@ -142,7 +142,7 @@ impl Folder {
         found
     }
 
-    /// Reads what a file has more than at the last look; how many bytes.
+    /// Reads what was appended to a file since the last read; returns the number of bytes.
     fn read_on(&mut self, path: &Path, left: u64, found: &mut Found) -> io::Result<u64> {
         let about = fs::metadata(path)?;
         let (size, changed) = (about.len(), about.modified().ok());
@@ -205,7 +205,7 @@ impl Folder {
     }
 
     /// Evaluates the dumps of flight recorders of each folder once nothing was written there between
-    /// two looks.
+    /// two reads.
     fn judge_settled(&mut self, found: &mut Found) {
         let mut folders: BTreeMap<PathBuf, Vec<(&PathBuf, &Followed)>> = BTreeMap::new();
         for (path, file) in &self.files {
@@ -283,7 +283,7 @@ fn read_dump(path: &Path) -> Result<Dump, String> {
     parse_dump(&name, rank, &bytes).map_err(|error| error.to_string())
 }
 
-/// Files below a folder. A folder that is not there yet has none.
+/// Files below a folder. A folder that does not exist yet has none.
 fn list(folder: &Path, depth: usize, into: &mut Vec<PathBuf>) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -43,7 +43,7 @@ const fn field(bit: usize, bits: u32, wide: usize) -> Field {
     }
 }
 
-/// What the agents of known devices can count. It does not change while they run, so it is asked once.
+/// What the agents of known devices can count. It does not change while they run, so it is requested once.
 pub(super) type KnownAgents = HashMap<Guid, Capabilities, FixedState>;
 
 #[derive(Debug, Clone, Default)]
@@ -64,7 +64,7 @@ pub(super) struct Count<'a> {
 }
 
 impl<'a> Count<'a> {
-    /// Asks every device for its counters.
+    /// Requests the counters of every device.
     pub(super) fn begin(
         discovery: &'a Discovery,
         known: &'a mut KnownAgents,
@@ -232,10 +232,10 @@ impl Work for Count<'_> {
     }
 
     fn failed(&mut self, job: &Job, why: Failure, _: &mut Queue) {
-        // An agent that leaves one question unanswered will not answer the others of this sweep.
+        // An agent that leaves one request unanswered will not reply to the others of this sweep.
         self.devices[job.node as usize].silent |= why == Failure::Silent;
         if why == Failure::Refused {
-            // It may be other firmware than the one that was asked what it can do.
+            // Its firmware may have changed since its capabilities were read.
             let guid = self.discovery.nodes[job.node as usize].info.guid;
             self.known.remove(&guid);
         }

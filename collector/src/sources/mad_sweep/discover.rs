@@ -12,7 +12,7 @@ use crate::fabric::subnet::{End, Node, NodeKind, PortClaim, Survey};
 
 /// Place of the sweeping host among the nodes, once it has answered; before, the question that finds it.
 const START: u32 = 0;
-/// Questions in a row to one device that may stay unanswered; then it is left alone, and is silent.
+/// Consecutive requests to one device without a reply, after which it gets no more and is marked silent.
 const SILENT_AFTER: u32 = 2;
 
 /// What is known of a port.
@@ -43,14 +43,14 @@ impl Found {
         self.info.kind == NodeKind::Switch || self.reached_by.is_none()
     }
 
-    /// Whether a port is taken to be cabled to where a question came in by it, since none can leave by it: it
-    /// answered, and does not report that it is down.
+    /// Whether a port is taken to be cabled to where a request came in by it, since none can leave by it: it
+    /// replied, and does not report that it is down.
     fn replies(&self, port: u8) -> bool {
         let port = self.ports[usize::from(port)];
         port.peer.is_none() && port.info.is_none_or(|info| info.link_up())
     }
 
-    /// LIDs of the ports of an adapter; a switch's own is none that a path between adapters leads to.
+    /// LIDs of the ports of an adapter; a switch's own LID is not the destination of a path between adapters.
     pub(super) fn lids(&self) -> impl Iterator<Item = (u16, u16)> {
         let is_adapter = self.info.kind == NodeKind::Ca;
         let ports = (1..=self.info.ports).filter(move |_| is_adapter);
@@ -104,12 +104,12 @@ pub(super) struct Discovery {
     silent: BTreeSet<(u32, u8)>,
     /// Contradictions: field, what was expected, what was found.
     problems: Vec<(&'static str, &'static str, String)>,
-    /// Why the sweeping host itself did not answer.
+    /// Why the sweeping host itself did not reply.
     pub(super) start_failed: Option<Failure>,
 }
 
 impl Discovery {
-    /// Asks the sweeping host what it is.
+    /// Requests the sweeping host's own identity.
     pub(super) fn begin(queue: &mut Queue) {
         queue.push(Job::new(START, START, 0, Attribute::NodeInfo));
     }
@@ -204,7 +204,7 @@ impl Discovery {
     }
 
     /// What is to be merged into the fabric, in an order that does not depend on the order of
-    /// answers.
+    /// replies.
     pub(super) fn survey(&self) -> Survey {
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
         order.sort_by_key(|index| self.nodes[*index].info.guid);

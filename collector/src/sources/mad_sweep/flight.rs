@@ -1,4 +1,4 @@
-//! Requests in flight: a window over all devices, a smaller one for each, a rate, repetition and patience.
+//! Requests in flight: a window over all devices, a smaller one for each, a rate, retries and timeouts.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +8,7 @@ use super::mad::{self, Attribute, Bytes, Destination, MAD_BYTES};
 use super::transport::{Received, Transport};
 use super::{Settings, Stats};
 
-/// Longest wait for one MAD: then deadlines are looked at again.
+/// Longest wait for one MAD: then deadlines are checked again.
 const TICK: Duration = Duration::from_millis(20);
 /// Bits of a transaction that report in which place of the window its question is: enough for
 /// [`super::MAX_WINDOW`].
@@ -23,9 +23,9 @@ pub(super) struct Job {
     pub(super) node: u32,
     /// Its port, where the question is about one or leaves by one.
     pub(super) port: u8,
-    /// What is asked.
+    /// The attribute requested.
     pub(super) attribute: Attribute,
-    /// How often it was asked in vain.
+    /// Attempts without a reply.
     tries: u32,
 }
 
@@ -41,10 +41,10 @@ impl Job {
     }
 }
 
-/// Why a question has no answer.
+/// Why a request has no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// Nothing came back, however often it was asked.
+    /// No reply after all retries.
     Silent,
     /// The device answered that it does not do this.
     Refused,
@@ -54,9 +54,9 @@ pub(super) enum Failure {
 pub(super) trait Work {
     /// Where a request goes; none if it is no longer needed.
     fn destination(&self, job: &Job) -> Option<Destination>;
-    /// Ingests an answer, and asks more.
+    /// Processes a reply, and adds requests.
     fn answered(&mut self, job: &Job, mad: &Bytes, queue: &mut Queue);
-    /// Notes that there is no answer.
+    /// Records that there is no reply.
     fn failed(&mut self, job: &Job, why: Failure, queue: &mut Queue);
 }
 
@@ -153,10 +153,10 @@ pub(super) struct Flight<'a> {
     pub(super) stats: &'a mut Stats,
     places: Vec<Option<Flying>>,
     free: Vec<usize>,
-    /// Transactions with the moment up to which an answer is waited for, in the order of that moment.
+    /// Transactions by deadline, in order.
     deadlines: VecDeque<(Instant, u32)>,
     sent: u32,
-    /// MADs that may go now, by the rate; up to a whole window may have been saved up.
+    /// MADs that may be sent now, by the rate; up to a whole window may have accumulated.
     credit: f64,
     credited: Instant,
     ends: Instant,
@@ -184,7 +184,7 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Asks until nothing is left to ask, or until the time is over: what is open then has failed.
+    /// Sends requests until none is left, or until the time limit: requests in flight then have failed.
     ///
     /// # Errors
     /// The transport broke.
@@ -249,7 +249,7 @@ impl<'a> Flight<'a> {
         Ok(false)
     }
 
-    /// The question with this transaction, if it is in flight; its place is free then.
+    /// The request with this transaction, if it is in flight; its slot is free then.
     fn take(&mut self, transaction: u32) -> Option<Job> {
         let place = (transaction & ((1 << PLACE_BITS) - 1)) as usize;
         let flying = self.places.get_mut(place)?;
@@ -287,7 +287,7 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Asks again, unless it was asked often enough.
+    /// Retries, unless the attempts are used up.
     fn repeat(&mut self, mut job: Job, work: &mut impl Work, queue: &mut Queue) {
         if job.tries < self.settings.retries {
             job.tries += 1;
@@ -320,7 +320,7 @@ impl<'a> Flight<'a> {
             self.stats.unanswered += 1;
             work.failed(&job, Failure::Silent, queue);
         }
-        // What these failures ask for is not asked either.
+        // Follow-up requests of these failures are not sent either.
         for job in queue.drain() {
             self.stats.not_asked += 1;
             work.failed(&job, Failure::Silent, queue);

@@ -21,11 +21,11 @@ const MAX_HOST: usize = 31;
 const HEADER: usize = 32;
 /// Clients of one process must have different numbers; this many are tried.
 const CLIENTS: u32 = 64;
-/// Word of the header that stands for a MAD that ibsim has dropped (ETIMEDOUT).
+/// Header field that marks a MAD that ibsim has dropped (ETIMEDOUT).
 const NO_STATUS: u32 = 0;
 const SUBNET_QP: u32 = 0;
 const PERFORMANCE_QP: u32 = 1;
-/// How long ibsim may take to let a client in.
+/// How long ibsim may take to accept a client.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection to ibsim, as one of its hosts.

@@ -1,8 +1,8 @@
-//! Management datagrams (MADs): the few questions that a sweep asks, and the fields of their answers.
+//! Management datagrams (MADs): the few requests that a sweep sends, and the fields of their replies.
 //!
 //! Offsets are those of the InfiniBand Architecture Specification, volume 1: 13.4 (common header), 14.2.1 (directed
 //! routes), 14.2.5 (subnet management attributes) and 16.1.3 (performance management attributes).
-//! There is no way to write anything else than the method Get here: a sweep reads.
+//! Only the method Get is implemented: a sweep cannot write.
 
 use railscope_model::identity::Guid;
 use railscope_model::units::LinkSpeed;
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Path {
     }
 }
 
-/// Where a question goes.
+/// Destination of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// To the subnet management agent (queue pair 0) at the end of a directed route.
@@ -69,7 +69,7 @@ pub enum Destination {
     Lid(u16),
 }
 
-/// What is asked.
+/// The attribute requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attribute {
     /// Subnet: what the device is, and the port by which the question came in.
@@ -90,7 +90,7 @@ pub enum Attribute {
     PortCountersExtended(u8),
 }
 
-/// The port number that stands for all ports of a switch (AllPortSelect).
+/// The port number that means all ports of a switch (AllPortSelect).
 pub const ALL_PORTS: u8 = 0xff;
 
 impl Attribute {
@@ -117,14 +117,14 @@ impl Attribute {
     }
 }
 
-/// Writes a question. `transaction` comes back with the answer.
+/// Writes a request. `transaction` comes back with the reply.
 pub fn get(destination: &Destination, attribute: Attribute, transaction: u32) -> Bytes {
     let mut mad = [0; MAD_BYTES];
     let (id, modifier) = attribute.number();
     mad[0] = 1; // base version
     mad[2] = 1; // class version
     mad[3] = METHOD_GET;
-    // The upper half belongs to the kernel, which routes answers by it.
+    // The upper half belongs to the kernel, which routes replies by it.
     mad[12..16].copy_from_slice(&transaction.to_be_bytes());
     mad[16..18].copy_from_slice(&id.to_be_bytes());
     mad[20..24].copy_from_slice(&modifier.to_be_bytes());
@@ -144,17 +144,17 @@ pub fn get(destination: &Destination, attribute: Attribute, transaction: u32) ->
     mad
 }
 
-/// The transaction of a question or its answer.
+/// The transaction of a request or its reply.
 pub fn transaction(mad: &Bytes) -> u32 {
     be32(mad, 12)
 }
 
-/// Whether a MAD is an answer to this kind of question, and what became of it.
+/// Whether a MAD is a reply to this kind of request.
 pub fn answers(mad: &Bytes, attribute: Attribute) -> bool {
     mad[3] == METHOD_GET_RESPONSE && be16(mad, 16) == attribute.number().0
 }
 
-/// The status that a device answered with; 0 is success. The highest bit of a directed answer is its direction.
+/// The status in a device's reply; 0 is success. The highest bit of a directed reply is its direction.
 pub fn status(mad: &Bytes) -> u16 {
     let mask = if mad[1] == CLASS_SUBNET_DIRECTED {
         0x7fff
@@ -164,7 +164,7 @@ pub fn status(mad: &Bytes) -> u16 {
     be16(mad, 4) & mask
 }
 
-/// The bit of a status with which a device reports that it is busy and wants to be asked again.
+/// The bit of a status with which a device reports that it is busy and the request should be repeated.
 pub const STATUS_BUSY: u16 = 1;
 
 fn be16(mad: &Bytes, at: usize) -> u16 {
@@ -199,7 +199,7 @@ pub struct NodeInfo {
 }
 
 impl NodeInfo {
-    /// Reads an answer; none for a kind of node that the specification does not have.
+    /// Reads a reply; none for a kind of node that the specification does not have.
     pub fn read(mad: &Bytes) -> Option<Self> {
         let kind = match mad[DATA + 2] {
             1 => NodeKind::Ca,
@@ -236,7 +236,7 @@ pub struct PortInfo {
     pub state: u8,
     /// Physical state: 5 LinkUp.
     pub physical_state: u8,
-    /// Whether the port (of a switch: its port 0) knows the speeds from FDR on.
+    /// Whether the port (of a switch: its port 0) supports the speeds from FDR on.
     pub extended_speeds: bool,
     width: u8,
     speed: u8,
@@ -245,7 +245,7 @@ pub struct PortInfo {
 }
 
 impl PortInfo {
-    /// Reads an answer.
+    /// Reads a reply.
     pub fn read(mad: &Bytes) -> Self {
         // CapabilityMask.IsExtendedSpeedsSupported
         const EXTENDED_SPEEDS: u32 = 1 << 14;
@@ -271,7 +271,7 @@ impl PortInfo {
         self.state == 4
     }
 
-    /// Width and speed now. `extended` reports whether the device knows the speeds from FDR on
+    /// Width and speed now. `extended` is whether the device supports the speeds from FDR on
     /// ([`Self::extended_speeds`] of a switch's port 0). FDR10 shows only in an attribute of one vendor; here it is
     /// QDR, which is as fast.
     pub fn link_speed(&self, extended: bool) -> Option<LinkSpeed> {
@@ -309,12 +309,12 @@ pub struct SwitchInfo {
     pub linear_cap: u16,
     /// The highest LID of the linear table that is in use.
     pub linear_top: u16,
-    /// A port has changed its state since the subnet manager looked last.
+    /// A port has changed its state since the subnet manager last checked.
     pub port_state_change: bool,
 }
 
 impl SwitchInfo {
-    /// Reads an answer.
+    /// Reads a reply.
     pub fn read(mad: &Bytes) -> Self {
         Self {
             linear_cap: be16(mad, DATA),
@@ -345,7 +345,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Reads an answer.
+    /// Reads a reply.
     pub fn read(mad: &Bytes) -> Self {
         let mask = be16(mad, DATA + 2);
         // 27 bits, above the 5 of the response time.

@@ -50,7 +50,7 @@ impl KnownTables {
 struct Draft {
     top: u16,
     table: Table,
-    /// Blocks that were asked for and have not come; none before the switch has reported how many it
+    /// Blocks that were requested and have not arrived; none before the switch has reported how many it
     /// has.
     open: Option<usize>,
     failed: bool,
@@ -65,7 +65,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Asks every switch without a table for the size of its.
+    /// Requests the table size of every switch without a table.
     pub(super) fn begin(discovery: &'a Discovery, known: &KnownTables, queue: &mut Queue) -> Self {
         let nodes = &discovery.nodes;
         for (node, found) in (0..).zip(nodes) {
@@ -82,7 +82,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Adds what was read. A switch that left a question open is asked again in the next sweep.
+    /// Adds what was read. A switch with an open request is tried again in the next sweep.
     pub(super) fn end(self, known: &mut KnownTables) {
         let drafts = self.discovery.nodes.iter().zip(self.drafts);
         let whole = drafts.filter(|(_, draft)| draft.open == Some(0) && !draft.failed);

@@ -1,4 +1,4 @@
-//! The engine on fabrics in memory: whole ones, such that lose and keep silent, and such that contradict themselves.
+//! The engine on fabrics in memory: complete ones, ones that lose packets or do not reply, and inconsistent ones.
 
 mod fake;
 mod tables;
@@ -167,7 +167,7 @@ fn no_switch_has_more_questions_under_way_than_its_share_and_no_agent_more_than_
         sweeper.sweep().expect("a sweep");
         let found = seen.lock().expect("one thread").clone();
         assert!(found.most <= window && found.most_at_one <= per_switch);
-        // As fast as allowed, too: the hosts' four devices are behind two leaves, spines answer beside them.
+        // As fast as allowed, too: the hosts' four devices are behind two leaves, spines reply beside them.
         assert!(window == 1 || found.most > 1, "{}", found.most);
     }
     let fake = Fake::new(leaf_spine());
@@ -245,7 +245,7 @@ fn what_is_gone_is_gone() {
 fn a_cable_that_only_one_end_shows_makes_the_sweep_partial() {
     let mut devices = leaf_spine();
     devices[6].down.insert(1);
-    // The leaf's port still gets an answer of the spine in this fabric.
+    // The leaf's port still gets a reply of the spine in this fabric.
     let subnet = sweep(Fake::new(devices)).subnet;
     let gaps = subnet.completeness.gaps();
     assert!(

@@ -8,9 +8,9 @@ use super::mad::{Bytes, Destination};
 /// What came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// An answer.
+    /// A reply.
     Answer,
-    /// Word that this question, whose transaction the MAD holds, was not answered in time.
+    /// This request, whose transaction the MAD holds, has timed out.
     TimedOut,
     /// Nothing, for as long as was waited.
     Nothing,
@@ -21,7 +21,7 @@ pub trait Transport: Send {
     /// Sends a MAD.
     ///
     /// # Errors
-    /// The port cannot send. A MAD that is lost on its way is no error.
+    /// The port cannot send. A MAD that is lost in transit is not an error.
     fn send(&mut self, to: &Destination, mad: &Bytes) -> io::Result<()>;
 
     /// Waits at most so long for a MAD, and puts it there.

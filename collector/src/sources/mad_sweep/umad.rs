@@ -26,7 +26,7 @@ pub enum UmadError {
     /// The kernel has no such port.
     #[error("no InfiniBand port {wanted} on this host; there are: {}", if found.is_empty() { "none (is the module ib_umad loaded?)" } else { found })]
     NoPort {
-        /// What was asked for.
+        /// The request.
         wanted: String,
         /// What there is.
         found: String,
@@ -114,7 +114,7 @@ pub fn ports(sys: &Path, dev: &Path) -> Vec<UmadPort> {
     ports
 }
 
-/// Where the default partition (0xffff, or 0x7fff for a limited member) stands; agents answer in it.
+/// Where the default partition (0xffff, or 0x7fff for a limited member) is; agents reply in it.
 fn default_pkey(table: &Path) -> u16 {
     let key = |index: &u16| {
         let text = fs::read_to_string(table.join(index.to_string())).ok()?;
@@ -228,7 +228,7 @@ impl Transport for Umad {
         if bytes < self.header {
             return Ok(Received::Nothing);
         }
-        // What a time-out gives back is the question, as far as its header.
+        // After a time-out the kernel returns the request, at least its header.
         mad.copy_from_slice(&packet[self.header..][..MAD_BYTES]);
         let status = u32::from_ne_bytes([packet[4], packet[5], packet[6], packet[7]]);
         Ok(if status == 0 {

@@ -97,7 +97,7 @@ fn target(origin: &Origin) -> Vec<(&str, &str)> {
 
 type Labels<'a> = [(&'a str, &'a str)];
 
-/// The cumulative value of a point; none for a change that was counted before.
+/// The cumulative value of a point; none for a delta that was counted before.
 fn value(
     point: &Point<'_>,
     series: (&Labels<'_>, &Labels<'_>),

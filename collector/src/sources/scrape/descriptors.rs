@@ -73,7 +73,7 @@ impl Descriptors {
         (self.limit / PER_CLIENT).min(MOST_CLIENTS)
     }
 
-    /// Takes the number of targets; logs when the limit becomes too short for them, or is enough again.
+    /// Sets the number of targets; logs when the limit becomes too short for them, or is sufficient again.
     pub(super) fn expect_targets(&self, targets: usize) {
         let places = self.for_scrapes();
         let short = targets > places;

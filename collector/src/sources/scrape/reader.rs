@@ -48,7 +48,7 @@ impl Reader {
         is_new
     }
 
-    /// What another exporter's scrape reports, and who reports it; `None` if the scrape is
+    /// Content of another exporter's scrape, and its source; `None` if the scrape is
     /// Railscope's own, or of no known exporter.
     pub fn read(&mut self, page: &str, at: Timestamp) -> Option<(Speaker, Translation)> {
         let mut translated = self.translate(page, at);

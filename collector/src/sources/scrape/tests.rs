@@ -1,4 +1,4 @@
-//! Scraping against a small server that misbehaves in every way.
+//! Scraping against a small server that misbehaves in various ways.
 
 use super::*;
 

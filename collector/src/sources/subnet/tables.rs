@@ -23,7 +23,7 @@ pub(super) struct TablesFile {
     read: Result<Forwarding, String>,
     /// What is wrong with some of the tables.
     flaws: Option<String>,
-    /// The shape of the subnet, and the moment that the first text of this shape is of.
+    /// The shape of the subnet, and the time of the first text of this shape.
     shape: Option<(u64, Timestamp)>,
     /// What was reported last of it.
     said: Option<String>,
@@ -85,8 +85,8 @@ impl TablesFile {
         })
     }
 
-    /// Puts the tables beside a subnet of that moment. Tables that are older than the first text of its shape are of another
-    /// shape, and stay out.
+    /// Attaches the tables to a subnet of that time. Tables that are older than the first text of its shape belong to another
+    /// shape, and are omitted.
     pub(super) fn attach(&mut self, subnet: &mut Subnet, at: Timestamp, state: &State) {
         let shape = subnet.shape();
         let since = match self.shape {

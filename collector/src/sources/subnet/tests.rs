@@ -24,7 +24,7 @@ fn program(script: &str) -> Source {
 }
 
 impl Source {
-    /// A look at a source of text.
+    /// One read of a source of text.
     async fn text(&mut self, now: Timestamp) -> Result<Option<Sweep>, SubnetError> {
         Ok(self.look(now).await?.map(|look| match look {
             Look::Text(sweep) => sweep,
@@ -129,7 +129,7 @@ async fn a_program_that_hangs_is_killed_with_all_that_it_started() {
     );
     let pid = std::fs::read_to_string(&pid).expect("pid");
     let stat = format!("/proc/{}/stat", pid.trim());
-    // A killed process may stay a zombie for a moment, until init has waited for it.
+    // A killed process may stay a zombie briefly, until init has waited for it.
     let gone = |_: &u32| {
         std::thread::sleep(Duration::from_millis(50));
         std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(" Z "))

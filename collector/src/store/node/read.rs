@@ -1,4 +1,4 @@
-//! What is asked of a node's history: series with their windows, and whether anything is new since it was asked last.
+//! Reads a node's history: series with their windows, and whether anything is new since the last read.
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{Kind, Metric};
@@ -62,7 +62,7 @@ impl NodeHistory {
         })
     }
 
-    /// Mean time between two scrapes, seconds, and when they were, the newest first: of the source that is scraped most
+    /// Mean time between two scrapes, seconds, and their times, the newest first: of the source that is scraped most
     /// often. None before the third.
     pub fn scrapes(&self) -> Option<(f64, impl Iterator<Item = Timestamp>)> {
         let axes = self.voices.iter().map(|voice| &voice.axis);
@@ -71,8 +71,8 @@ impl NodeHistory {
         Some((interval, axis.scrapes()))
     }
 
-    /// Series of one metric that were on their source's last scrape: label values and window. What a
-    /// thing is, one source reports alone: two would name it twice, each with the labels that it knows.
+    /// Series of one metric that were on their source's last scrape: label values and window. An
+    /// info series is taken from one source: two would name a thing twice, each with its own labels.
     pub fn series(&self, metric: &'static Metric) -> impl Iterator<Item = (&Labels, Window<'_>)> {
         debug_assert!(!is_unread(metric), "{} is not kept", metric.name);
         let first = (metric.kind == Kind::Info && self.voices.len() > 1)
@@ -109,7 +109,7 @@ impl NodeHistory {
             .map(|(labels, window, _)| (labels, window))
     }
 
-    /// The rows of a metric, for callers that know which they want.
+    /// The rows of a metric, for callers that select rows themselves.
     pub fn rows(&self, metric: &'static Metric) -> Option<Rows<'_>> {
         debug_assert!(!is_unread(metric), "{} is not kept", metric.name);
         let column = self.column(metric)?;

@@ -1,4 +1,4 @@
-//! What is kept between ticks: as long as the numbers are the same, so is what they stand for.
+//! Results cached between ticks: valid as long as the numbers are the same.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How an Ethernet NIC is configured, and the counters that have to be asked for one by one.
+//! How an Ethernet NIC is configured, and the counters that have to be read one by one.
 
 use railscope_model::metric::{
     Metric, NIC, NIC_CLASS_BANDWIDTH, NIC_DCQCN_SETTING, NIC_ECN_ENABLED, NIC_FEC, NIC_FEC_BLOCKS,
@@ -46,7 +46,7 @@ pub(super) fn about(
     about
 }
 
-/// An answer. That a driver cannot report is no news: most know nothing of most of this.
+/// A reply. That a driver cannot report is not an error: most support little of this.
 fn asked<T>(answer: Result<T, Miss>, misses: &mut Misses) -> Option<T> {
     match answer {
         Err(Miss::Unsupported) => None,

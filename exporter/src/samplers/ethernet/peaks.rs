@@ -60,7 +60,7 @@ impl Peaks {
         }
     }
 
-    /// Hands over each peak that is known, and whether it is the shortest window's.
+    /// Passes on each peak that is known, and whether it is the shortest window's.
     pub(super) fn each(
         &self,
         now: Instant,

@@ -49,7 +49,7 @@ impl Unit {
 }
 
 impl Row {
-    /// The number that stands for `#` if this row is for a counter of this name; empty where there is none.
+    /// The number that matches `#` if this row is for a counter of this name; empty where there is none.
     pub(super) fn number<'a>(&self, name: &'a str) -> Option<&'a str> {
         let Some((before, behind)) = self.name.split_once(['#', '*']) else {
             return (self.name == name).then_some("");

@@ -1,7 +1,7 @@
 //! What kernel messages report about hardware, storage and memory: a table of patterns, and the forms that hold
 //! numbers.
 //!
-//! Every message is known by how it begins, so that text that quotes one is none. Spellings are those of Linux 3.10 to
+//! Every message is matched from its beginning, so that text that quotes one does not match. Spellings are those of Linux 3.10 to
 //! 6.12 and of the NVIDIA, mlx5 and ENA drivers. Nothing is evaluated here: a link that an administrator takes down
 //! counts.
 
@@ -86,7 +86,7 @@ enum Device {
 }
 
 /// One row: the first word before the colon (any if empty), beginnings of the text behind it, and what it has to
-/// contain; one of each, in small letters. An empty list asks for nothing.
+/// contain; one of each, in small letters. An empty list requires nothing.
 struct Pattern {
     event: &'static str,
     first: &'static [&'static str],
@@ -170,7 +170,7 @@ const PATTERNS: &[Pattern] = &[
         "health recovery flow aborted", "firmware fatal", "cmd timeout", "command timeout",
     ], Device::Second, Mode::Each),
     // `wait_func:1158:(pid 1283): MANAGE_PAGES(0x108) timeout. Will cause a leak of a command resource`. A command that
-    // `recovered after timeout` is none.
+    // `recovered after timeout` does not count.
     pattern("nic_error", MLX5, &["wait_func"], &[") timeout"], Device::Second, Mode::Each),
     pattern("nic_error", &["ena"], &[], &["reset"], Device::Second, Mode::OnePerDevice),
     pattern("nic_error", &["NETDEV"], &[], &["transmit queue"], Device::Word, Mode::Each),

@@ -1,9 +1,9 @@
-//! Messages of every event, and messages of none.
+//! Messages of every event, and messages without an event.
 
 use super::*;
 use Mode::{Detail, Each, First, OnePerDevice, Summary, UnlessXid};
 
-/// Spellings of kernels and drivers, with the label values that they give.
+/// Spellings of kernels and drivers, with the resulting label values.
 #[rustfmt::skip]
 const MESSAGES: &[(&str, &str, &str, Mode)] = &[
     ("pcieport 0000:3a:00.0: AER: Corrected error received: 0000:3b:00.0", "pcie_corrected", "0000:3b:00.0", First),

@@ -5,9 +5,9 @@ use crate::sources::kmsg::Time;
 
 /// The kernel prints the lines about one error together; logs with whole seconds may part them.
 const TOGETHER: u64 = 2;
-/// A driver's reset, and what it reports about a GPU after its XID 79, take some seconds.
+/// A driver's reset, and its report of a GPU after its XID 79, take some seconds.
 const EPISODE: u64 = 10;
-/// Notes that are kept; the oldest goes first.
+/// Notes that are kept; the oldest is dropped first.
 const MOST_NOTES: usize = 256;
 /// XID "GPU has fallen off the bus".
 const OFF_THE_BUS: u32 = 79;
@@ -21,7 +21,7 @@ struct Note {
     time: Option<Time>,
 }
 
-/// What the next messages may be about as well.
+/// Other possible subjects of the next messages.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     notes: Vec<Note>,
@@ -43,7 +43,7 @@ fn are_close(a: Option<Time>, b: Option<Time>, seconds: u64) -> bool {
 }
 
 impl Recent {
-    /// Gives a GPU that fell off the bus its address, where that stood in a separate line.
+    /// Sets the address of a GPU that fell off the bus, if that was in a separate line.
     pub(super) fn name_gpu(&mut self, text: &str, time: Option<Time>, event: Option<&mut Event>) {
         if let Some(rest) = text.strip_prefix("NVRM: The NVIDIA GPU ") {
             let address = rest.split([' ', '\\', '#', '\n']).next();

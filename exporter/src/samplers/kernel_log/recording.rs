@@ -12,7 +12,7 @@ pub struct Recording {
     pub occurrences: Vec<Occurrence>,
     /// Whether any line is a record of a kernel log.
     pub is_readable: bool,
-    /// Lines that are none.
+    /// Invalid lines.
     pub unparsed: u64,
 }
 

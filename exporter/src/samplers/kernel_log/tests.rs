@@ -1,4 +1,4 @@
-//! The sampler where it reads `/dev/kmsg`, which a test has not: a file stands for it.
+//! The sampler where it reads `/dev/kmsg`, which a test does not have: a file replaces it.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

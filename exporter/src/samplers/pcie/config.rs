@@ -1,4 +1,4 @@
-//! How PCIe functions are set up: packet sizes, ordering, access control on the way up, IOMMU group.
+//! How PCIe functions are set up: packet sizes, ordering, access control on the upstream path, IOMMU group.
 
 use railscope_model::metric::{
     PCIE_ACS_ON_PATH, PCIE_CONFIG, PCIE_IOMMU, PCIE_MAX_PAYLOAD, PCIE_MAX_PAYLOAD_SUPPORTED,

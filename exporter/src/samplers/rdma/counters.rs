@@ -43,7 +43,7 @@ pub(super) struct Counter {
     past: Option<Past>,
 }
 
-/// What a counter reported last, and by how much it had grown then.
+/// Last value of a counter, and its increase until then.
 #[derive(Clone, Copy)]
 struct Past {
     count: u64,
@@ -113,7 +113,7 @@ impl Counter {
     }
 }
 
-/// Counters that one question to the device answers together, though each has a separate file. When
+/// Counters that the device returns in one request, though each has a separate file. When
 /// the driver refuses the first one it would refuse all, and write a line into the kernel log for
 /// each: then the rest is not read.
 #[derive(Default)]
@@ -132,12 +132,12 @@ enum Answer {
 }
 
 impl Group {
-    /// Whether the driver refuses to answer.
+    /// Whether the driver refuses the request.
     pub(super) fn is_refused(&self) -> bool {
         self.answer == Answer::Refused
     }
 
-    /// Whether there is nothing to ask for.
+    /// Whether there is nothing to read.
     pub(super) fn is_empty(&self) -> bool {
         self.counters.is_empty()
     }
@@ -189,7 +189,7 @@ impl Group {
     }
 }
 
-/// The counters of a port, by the question that answers them.
+/// The counters of a port, by the request that returns them.
 #[derive(Default)]
 pub(super) struct Groups {
     /// `PortCounters` of the performance management agent.
@@ -198,7 +198,7 @@ pub(super) struct Groups {
     pub(super) traffic: Group,
     /// `hw_counters`.
     pub(super) hardware: Group,
-    /// Settings among `hw_counters`, which no device is asked for.
+    /// Settings among `hw_counters`, which are not read.
     pub(super) settings: Group,
 }
 

@@ -78,7 +78,7 @@ pub(super) struct Port {
     about: Option<Labels>,
     address: Option<Labels>,
     ethernet: bool,
-    /// The driver answers ACTIVE whatever the link does.
+    /// The driver reports ACTIVE whatever the state of the link.
     pretends: bool,
     state: Option<File>,
     physical_state: Option<File>,
@@ -159,7 +159,7 @@ impl Port {
         };
     }
 
-    /// Asks netlink, where there is one and it knows the device, what the port's counters are.
+    /// Reads the port's counters by netlink, where that is available and lists the device.
     pub(super) fn describe_counters(&mut self, nldev: Option<(&mut Nldev, u32)>) {
         self.netlink.describe(nldev, self.number, &self.labels);
     }
@@ -276,7 +276,7 @@ impl Port {
 /// What netlink reports about one port's counters.
 #[derive(Default)]
 struct Netlink {
-    /// The device's index, where netlink knows it and answered so far.
+    /// The device's index, if netlink lists it and has replied so far.
     index: Option<u32>,
     refused: bool,
     mode: Option<Labels>,
@@ -318,7 +318,7 @@ impl Netlink {
             return false;
         };
         let optional = &self.optional;
-        // Read whole or not at all: after half an answer, the files would be read as well.
+        // Read completely or not at all: after a partial reply, the files would be read as well.
         let mut counts = Vec::with_capacity(64);
         let read = nldev.counters(index, port, |name, count| {
             counts.push((name.to_owned(), count));

@@ -163,7 +163,7 @@ pub(super) const LIFESPAN: Row = Row {
 pub(super) const DRIVERS: &[Driver] = &[
     Driver {
         device_rows: drivers::MLX5_DEVICE,
-        // be32 in the answer to QUERY_Q_COUNTER (the kernel's `mlx5/counters.c`).
+        // be32 in the reply to QUERY_Q_COUNTER (the kernel's `mlx5/counters.c`).
         events_wrap_at_bits: Some(32),
         ..Driver::new(MLX5, drivers::MLX5)
     },

@@ -119,7 +119,7 @@ fn a_port_that_netlink_refuses_or_does_not_know_is_read_from_files() {
     unknown.netlink = Netlink::Open(nldev);
     assert_eq!(sample(&mut unknown), expected);
 
-    // Port 1 exists in sysfs only as port 2 of what netlink answers for: EINVAL, and then silence.
+    // Port 1 exists in sysfs only as port 2 in netlink: EINVAL, and then no reply.
     let temp = tree(&[]);
     write(&temp.path().join(DEVICE).join("ports/2"), FILES);
     let mut refused = rdma(temp.path());

@@ -38,7 +38,7 @@ const FIELDS: &[(&str, &str, Field)] = &[
     ("Error", "dma-ref", Field::Errors("dma_ref")),
 ];
 
-/// Reads the whole file. With statistics switched off the driver leaves bytes and operations out, and so
+/// Reads the whole file. With statistics switched off the driver omits bytes and operations, and so
 /// do we.
 pub(super) fn read(text: &str, reading: &mut NodeReading, misses: &mut Misses) {
     let mut known = false;

@@ -38,7 +38,7 @@ impl Device {
         matches!(self.kind, Kind::Gpu(..))
     }
 
-    /// How much of the way from the root two devices share; more is nearer.
+    /// Length of the path from the root that two devices share; more is nearer.
     fn closeness(&self, other: &Self) -> usize {
         let (Some(a), Some(b)) = (&self.place, &other.place) else {
             return 0;

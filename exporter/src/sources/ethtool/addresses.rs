@@ -1,4 +1,4 @@
-//! IP addresses of an interface: the routing family's answer, or what `ip` prints of it.
+//! IP addresses of an interface: the routing family's reply, or what `ip` prints of it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::sources::netlink::{Message, Request, fixed};
 use crate::sources::sysfs::Miss;
 
-/// `RTM_GETADDR` and its answer, `RTM_NEWADDR`.
+/// `RTM_GETADDR` and its reply, `RTM_NEWADDR`.
 const GET: u16 = 22;
 const NEW: u16 = 20;
 /// `sizeof(struct ifaddrmsg)`: family, length of the prefix, flags, scope, index.
@@ -26,7 +26,7 @@ const UNUSABLE: u32 = 0x08 | 0x40;
 /// `IFA_F_TEMPORARY` of IPv6; of IPv4 the same bit is a second address, which is as good as the first.
 const TEMPORARY: u32 = 0x01;
 
-/// The question for all addresses of all interfaces: kernels answer no narrower one, unless they are asked to be strict.
+/// The request for all addresses of all interfaces: kernels support no narrower one, unless strict checking is enabled.
 pub(super) fn question() -> Request {
     Request::dump(GET, &[0; HEADER])
 }

@@ -127,7 +127,7 @@ impl Ioctl {
         // SAFETY: the socket is open, `request` is a valid `ifreq` whose name ends with a zero, and its
         // data points to memory of our own that nothing else refers to during the call. The three
         // commands above write a header and as many elements as the driver has: at most `MOST` by the
-        // count that was asked right before, in memory for four times as many of the largest.
+        // count that was read right before, in memory for four times as many of the largest.
         let result = unsafe { libc::ioctl(socket, libc::SIOCETHTOOL as _, &raw mut request) };
         if result == 0 {
             return Ok(());

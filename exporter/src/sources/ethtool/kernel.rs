@@ -1,4 +1,4 @@
-//! The kernel's answers: ethtool by ioctl and netlink, data center bridging by its own netlink.
+//! The kernel's replies: ethtool by ioctl and netlink, data center bridging by its own netlink.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::sources::sysfs::Miss;
 /// `sizeof(struct genlmsghdr)`, and of `struct dcbmsg`.
 const FAMILY_HEADER: usize = 4;
 
-/// `uapi/linux/genetlink.h`: the family that knows the others.
+/// `uapi/linux/genetlink.h`: the family that lists the others.
 mod control {
     pub(super) const FAMILY: u16 = 0x10;
     pub(super) const GET_FAMILY: u8 = 3;
@@ -179,7 +179,7 @@ impl NicSource for Kernel {
 }
 
 impl Kernel {
-    /// The ioctl socket, once it is certain that the name means the interface that is asked for.
+    /// The ioctl socket, once it is certain that the name means the requested interface.
     fn ioctl(&mut self, nic: &Nic) -> Result<&mut Ioctl, Miss> {
         let index = nic.index.ok_or(Miss::Absent)?;
         let ioctl = match &mut self.ioctl {
@@ -200,7 +200,7 @@ impl Kernel {
         })
     }
 
-    /// Asks one question of ethtool's netlink family.
+    /// Sends one request to ethtool's netlink family.
     fn ethtool<T>(
         &mut self,
         nic: &Nic,
@@ -249,7 +249,7 @@ fn fec_mode(bit: u64) -> Option<&'static str> {
     Some(word)
 }
 
-/// The attributes of an `IEEE_GET` answer.
+/// The attributes of an `IEEE_GET` reply.
 fn bridging(attributes: Attributes<'_>) -> Option<Bridging> {
     let ieee = attributes.inside(dcb::IEEE)?;
     let pfc = ieee.get(dcb::IEEE_PFC)?.value;

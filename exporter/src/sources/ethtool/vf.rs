@@ -1,4 +1,4 @@
-//! Virtual functions as their physical one sees them: the routing family's answer, or what `ip` prints of it.
+//! Virtual functions as their physical one sees them: the routing family's reply, or what `ip` prints of it.
 
 use railscope_model::identity::Guid;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::sources::sysfs::{Buffer, Dir, Miss};
 
 /// `uapi/linux/rtnetlink.h` and `uapi/linux/if_link.h`.
 mod link {
-    /// `RTM_GETLINK` and its answer, `RTM_NEWLINK`.
+    /// `RTM_GETLINK` and its reply, `RTM_NEWLINK`.
     pub(super) const GET: u16 = 18;
     pub(super) const NEW: u16 = 16;
     /// `sizeof(struct ifinfomsg)`, and where it holds the interface's index.
@@ -66,7 +66,7 @@ const BYTES_PER_MEGABIT: u64 = 1_000_000 / 8;
 /// Counters by the names that drivers' files have for them. Directions are the function's own.
 pub type Counts = Vec<(&'static str, u64)>;
 
-/// One virtual function. What the driver does not report is none.
+/// One virtual function. `None` where the driver does not report it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VirtualFunction {
     /// Its number at the physical function.
@@ -94,7 +94,7 @@ pub(super) fn question(index: u32) -> Request {
     Request::new(link::GET, &header).word(link::EXT_MASK, link::WITH_FUNCTIONS)
 }
 
-/// The functions that an answer holds; none where the driver reports nothing of any.
+/// The functions in a reply; none where the driver reports nothing of any.
 pub(super) fn answered(message: &Message<'_>, index: u32) -> Result<Vec<VirtualFunction>, Miss> {
     let about = message.payload.get(link::INDEX);
     if message.kind != link::NEW || about != Some(&index.to_ne_bytes()[..]) {
@@ -191,7 +191,7 @@ fn printed_function(json: &Value) -> Option<VirtualFunction> {
 
 /// The counters of a function from its physical function's directory, `sriov/N/stats`: one file with a line
 /// each (mlx5_core of MLNX_OFED, bnxt_en of Broadcom) or a directory with a file each (Intel's packages).
-/// No kernel has them. Unlike an answer's, zeros here were counted.
+/// No kernel has them. Unlike in a netlink reply, zeros here were counted.
 ///
 /// # Errors
 /// [`Miss::Absent`] where the driver has no such file.

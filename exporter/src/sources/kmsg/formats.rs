@@ -15,7 +15,7 @@ const LEVELS: [&str; 11] = [
     "emerg", "alert", "crit", "err", "error", "warn", "warning", "notice", "info", "debug", "panic",
 ];
 
-/// A family of formats whose records go on in further lines in the same way.
+/// A family of formats whose records continue on further lines in the same form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// Records of `/dev/kmsg`.
@@ -86,8 +86,8 @@ pub(super) fn talos(line: &str) -> Option<Record> {
     })
 }
 
-/// dmesg: `[   12.345678] text`, `[Sun Feb 23 16:24:18 2025] text`, `2025-02-23T16:24:18,123456+00:00 text`. Who wrote
-/// a record is shown with `-x` only; without, it counts as the kernel's.
+/// dmesg: `[   12.345678] text`, `[Sun Feb 23 16:24:18 2025] text`, `2025-02-23T16:24:18,123456+00:00 text`. The writer of
+/// a record is shown with `-x` only; otherwise it counts as the kernel's.
 fn dmesg(line: &str, by_kernel: Option<bool>) -> Option<Record> {
     let (time, text) = match line.strip_prefix('[') {
         Some(rest) => {
@@ -156,7 +156,7 @@ fn syslog(line: &str, by_kernel: Option<bool>, now: u64) -> Option<Record> {
         Some(_) => (by_kernel.unwrap_or(true), rest),
         None => sender(rest, by_kernel)?,
     };
-    // The kernel's own time stands before its text where the daemon does not take it off.
+    // The kernel's own time precedes its text if the daemon does not remove it.
     let own = own_time(text).filter(|_| by_kernel);
     let text = own.map_or(text, without_caller);
     Some(Record {
@@ -194,7 +194,7 @@ fn short_unix(line: &str) -> Option<(Time, &str)> {
 }
 
 /// Reads `host kernel: text`, or `host program[7]: text`; the host, and a facility and level (`kern.err`) in its place or
-/// behind it, may be there. A line without a sender is none of a system log.
+/// after it, are optional. A line without a sender is not from a system log.
 fn sender(text: &str, mut by_kernel: Option<bool>) -> Option<(bool, &str)> {
     let mut rest = text;
     // The host, and the facility.
@@ -255,7 +255,7 @@ fn is_facility(word: &str) -> bool {
     is_numbered || FACILITIES.contains(&word)
 }
 
-/// Takes off `[  T1234] ` or `[    C7] `: kernels with CONFIG_PRINTK_CALLER name the thread or CPU.
+/// Removes `[  T1234] ` or `[    C7] `: kernels with CONFIG_PRINTK_CALLER name the thread or CPU.
 fn without_caller(text: &str) -> &str {
     let caller = text.trim_start().strip_prefix('[');
     let Some((caller, rest)) = caller.and_then(|rest| rest.split_once(']')) else {
@@ -271,7 +271,7 @@ fn without_caller(text: &str) -> &str {
     }
 }
 
-/// Takes off the colors of a terminal (`dmesg --color=always`).
+/// Removes the colors of a terminal (`dmesg --color=always`).
 fn without_colors(line: &str) -> Cow<'_, str> {
     if !line.contains("\u{1b}[") {
         return Cow::Borrowed(line);

@@ -1,4 +1,4 @@
-//! Lines of every format, and lines of none.
+//! Lines of every format, and lines without a format.
 
 use super::*;
 use Format::{Dmesg, Journal, Kmsg, Syslog, Talos};

@@ -13,7 +13,7 @@ const LONGEST_FIELD: u64 = 768 * 1024 * 1024;
 /// Bytes that are kept of a binary message; the kernel's records are shorter.
 const LONGEST_MESSAGE: usize = 8192;
 
-/// The fields of one entry that report when, who and what.
+/// The fields of one entry with time, sender and message.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entry {
     message: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Takes a field; all others than those above are left.
+    /// Stores a field; all others than those above are ignored.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         match name {
             "MESSAGE" => self.message = Some(value.to_owned()),
@@ -95,7 +95,7 @@ impl Binary {
         }
     }
 
-    /// Takes its bytes off the beginning of what was read.
+    /// Removes its bytes from the beginning of what was read.
     pub(super) fn take(&mut self, input: &mut &[u8]) -> Progress {
         if self.left.is_none() {
             let (length, rest) = input.split_at(input.len().min(8 - self.bytes.len()));

@@ -8,7 +8,7 @@ use super::{Batch, Record};
 
 /// A longer line is given up. The kernel's own are at most 8192 bytes; entries of the journal as JSON are the longest.
 const LONGEST_LINE: usize = 256 * 1024;
-/// Text of a record that goes over several lines.
+/// Text of a record that spans several lines.
 const LONGEST_TEXT: usize = 8192;
 /// Characters of an unreadable line that are shown.
 const SHOWN: usize = 80;
@@ -49,7 +49,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Takes whole lines out of what was read.
+    /// Removes complete lines from what was read.
     pub(super) fn take(&mut self, bytes: &[u8], batch: &mut Batch) {
         let mut held = std::mem::take(&mut self.rest);
         held.extend_from_slice(bytes);

@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use super::{Neighbor, parse_json0};
 use crate::sources::sysfs::Miss;
 
-/// lldpd answers in milliseconds; one that hangs is left alone after this time.
+/// lldpd replies in milliseconds; a blocked one is abandoned after this time.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest answer: a thousand neighbors with all their details.
+/// Longest reply: a thousand neighbors with all their details.
 const LONGEST: u64 = 4 << 20;
-/// How often an ended program is looked for.
+/// Interval at which the end of the program is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Asks lldpd for all its neighbors, and how many of them could not be read.
+/// Queries lldpd for all its neighbors, and how many of them could not be read.
 ///
 /// # Errors
-/// [`Miss::Absent`] if the program or lldpd is not there, [`Miss::Failed`] if it does not answer in time,
-/// [`Miss::Unparsed`] if it answers something else.
+/// [`Miss::Absent`] if the program or lldpd does not exist, [`Miss::Failed`] if it does not reply in time,
+/// [`Miss::Unparsed`] if its output is invalid.
 pub fn ask(program: &Path) -> Result<(Vec<Neighbor>, usize), Miss> {
     let text = run(program).map_err(|error| {
         tracing::debug!(program = %program.display(), %error, "no neighbors from lldpd");
@@ -72,7 +72,7 @@ fn read(child: &mut Child, end: Instant) -> io::Result<String> {
     received.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Waits for the program's end and kills it where that takes too long; whether it succeeded.
+/// Waits for the program's end and kills it on a timeout; returns whether it succeeded.
 fn wait(child: &mut Child, end: Instant) -> io::Result<bool> {
     loop {
         if let Some(status) = child.try_wait()? {

@@ -25,7 +25,7 @@ const PORT_ADDRESS: u8 = 4;
 pub struct Advertisement {
     /// The advertising device.
     pub neighbor: Neighbor,
-    /// For how long it holds, seconds; 0 takes it back.
+    /// Time to live, seconds; 0 withdraws it.
     pub time_to_live: u16,
 }
 

@@ -61,7 +61,7 @@ impl Request {
         self.attribute(kind, &value.to_ne_bytes())
     }
 
-    /// Adds a text with the zero byte that the kernel wants behind it.
+    /// Adds a text with the zero byte that the kernel requires after it.
     #[must_use]
     pub fn text(self, kind: u16, value: &str) -> Self {
         self.attribute(kind, &[value.as_bytes(), &[0]].concat())
@@ -77,7 +77,7 @@ impl Request {
         self
     }
 
-    /// Whether a list of all is asked for.
+    /// Whether a list of all is requested.
     pub(super) fn is_dump(&self) -> bool {
         u16::from_ne_bytes([self.0[6], self.0[7]]) & NLM_F_DUMP != 0
     }

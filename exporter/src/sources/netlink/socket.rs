@@ -12,11 +12,11 @@ use rustix::net::{
 use super::message::{Message, Messages, NLM_F_MULTI, NLMSG_DONE, NLMSG_ERROR, Request, verdict};
 use crate::sources::sysfs::Miss;
 
-/// How long the kernel may take for one answer. It answers in microseconds, unless a driver hangs under
+/// How long the kernel may take for one reply. It replies in microseconds, unless a driver is blocked under
 /// the lock that all network configuration shares.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Largest datagram that is taken whole. Lists come in pages of 32 KiB at most; the largest answer to a
-/// single question is that of an interface with its virtual functions, in which one attribute of at most
+/// Largest datagram that is read. Lists come in parts of at most 32 KiB; the largest reply to a
+/// single request is that of an interface with its virtual functions, in which one attribute of at most
 /// 64 KiB holds all of them. Memory that is never touched costs nothing.
 const LARGEST: usize = 128 * 1024;
 
@@ -62,10 +62,10 @@ impl Socket {
         }
     }
 
-    /// Uses a socket whose other end answers like the kernel.
+    /// Uses a socket whose other end replies like the kernel.
     ///
     /// # Errors
-    /// The descriptor is no socket.
+    /// The descriptor is not a socket.
     pub fn over(descriptor: OwnedFd) -> Result<Self, Miss> {
         sockopt::set_socket_timeout(&descriptor, sockopt::Timeout::Recv, Some(PATIENCE))?;
         Ok(Self {
@@ -75,10 +75,10 @@ impl Socket {
         })
     }
 
-    /// Sends a request and gives each message of the answer to `take`.
+    /// Sends a request and passes each message of the reply to `take`.
     ///
     /// # Errors
-    /// What the kernel answered in place of a message or `take` reported about one; [`Miss::Unparsed`]
+    /// The kernel's error reply, or an error of `take`; [`Miss::Unparsed`]
     /// where a message is cut short; [`Miss::Failed`] after two seconds.
     pub fn ask(
         &mut self,
@@ -90,7 +90,7 @@ impl Socket {
         let request = request.finish(self.sequence);
         send(&self.descriptor, &request, SendFlags::NOSIGNAL)?;
         let begun = Instant::now();
-        // Answers to a request that an earlier call gave up are passed over, but not for ever.
+        // Replies to a request that an earlier call gave up are skipped, but not indefinitely.
         while begun.elapsed() < PATIENCE {
             let length = self.receive()?;
             let mut answered = false;

@@ -1,4 +1,4 @@
-//! A kernel's other end of the socket, and every way in which its bytes can be wrong.
+//! A kernel's other end of the socket, and all kinds of invalid bytes from it.
 
 use std::os::fd::OwnedFd;
 use std::thread::JoinHandle;
@@ -21,8 +21,8 @@ pub(crate) fn pair() -> (Socket, OwnedFd) {
     (Socket::over(ours).expect("a socket"), theirs)
 }
 
-/// A kernel that gives these answers to each question until the conversation is dropped; then how many
-/// questions there were.
+/// A kernel that sends these replies to each request until the connection is dropped; then how many
+/// requests there were.
 pub(crate) fn kernel(
     answers: impl Fn(&Message<'_>) -> Vec<Vec<u8>> + Send + 'static,
 ) -> (Socket, JoinHandle<usize>) {
@@ -46,7 +46,7 @@ pub(crate) fn give(theirs: &OwnedFd, answer: &[u8]) {
     send(theirs, answer, SendFlags::NOSIGNAL).expect("an answer");
 }
 
-/// An answer of this type to the question of this number.
+/// A reply of this type to the request of this number.
 pub(crate) fn answer(
     kind: u16,
     sequence: u32,

@@ -10,7 +10,7 @@ use super::calls::{Calls, Of};
 use super::raw::{Field, Number};
 use super::traffic::{Row, read};
 
-/// More links than any product has: a larger count is not believed.
+/// More links than any product has: a larger count is invalid.
 const MOST_LINKS: u64 = 64;
 
 const ROWS: [Row; 2] = [

@@ -1,4 +1,4 @@
-//! Which NVML calls a GPU answers: a call that it refused is asked again only now and then.
+//! Which NVML calls a GPU supports: a call that it refused is repeated only occasionally.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use railscope_model::reading::{Labels, NodeReading, Status};
 
 use super::raw::{Field, Number, field_values};
 
-/// A call that the GPU does not support is asked again after this time: a mode (MIG, ECC) may have changed.
+/// A call that the GPU does not support is repeated after this time: a mode (MIG, ECC) may have changed.
 const ASK_AGAIN: Duration = Duration::from_secs(600);
 
 /// `NVML_ERROR_ARGUMENT_VERSION_MISMATCH` and `NVML_ERROR_DEPRECATED`, for which the wrapper has no names.
 const NO_SUCH_VERSION: [u32; 2] = [25, 26];
 
-/// A call, and what it asks about.
+/// A call, and its subject.
 pub(super) type Call = (&'static str, Of);
 
-/// What a call asks about.
+/// The subject of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Of {
     /// The GPU, for something that all boards have.
@@ -31,7 +31,7 @@ pub(super) enum Of {
     Link(u32),
 }
 
-/// How one GPU answers calls.
+/// State of one GPU's calls.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     refused: HashMap<Call, Refusal>,
@@ -62,7 +62,7 @@ impl Calls {
         self.lost = None;
     }
 
-    /// Asks, unless the GPU refused this call of late or is lost.
+    /// Makes the call, unless the GPU refused it recently or is lost.
     pub(super) fn ask<T>(
         &mut self,
         call: Call,
@@ -75,12 +75,12 @@ impl Calls {
         self.note(call, answer)
     }
 
-    /// Names what the calls from here on ask about, for the account of their time.
+    /// Sets the subject of the following calls, for the account of their time.
     pub(super) fn section(&mut self, name: &'static str) {
         self.section = name;
     }
 
-    /// Makes one call and takes its time.
+    /// Makes one call and measures its time.
     pub(super) fn timed<T>(&mut self, ask: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let answer = ask();
@@ -90,7 +90,7 @@ impl Calls {
         answer
     }
 
-    /// Asks for something that comes and goes, so that a refusal is not remembered.
+    /// Reads something that comes and goes, so that a refusal is not remembered.
     pub(super) fn try_once<T>(&mut self, ask: impl FnOnce() -> Result<T, NvmlError>) -> Option<T> {
         if self.lost.is_some() {
             return None;
@@ -112,7 +112,7 @@ impl Calls {
 
     /// Reads fields, all those that the GPU did not refuse in one call. A call that fails as a whole (one
     /// field that a driver does not know, or two that do not go together: NVIDIA/DCGM#581) is made again
-    /// in halves, so that only the refused fields are missing. Each answer is in its field's place.
+    /// in halves, so that only the refused fields are missing. Each value is in its field's place.
     pub(super) fn fields(
         &mut self,
         device: &Device<'_>,
@@ -146,7 +146,7 @@ impl Calls {
                     answers[*index] = self.note(wanted[*index].0, value);
                 }
             }
-            // Halves of a call without a response would only hang again.
+            // Halves of a call without a response would only block again.
             Err(error)
                 if chosen.len() == 1 || is_lost(&error) || matches!(error, NvmlError::Timeout) =>
             {
@@ -191,12 +191,12 @@ impl Calls {
         let refusal = |status, ask_again| Refusal { status, ask_again };
         match error {
             lost if is_lost(&lost) => self.lost = Some(lost),
-            // The wrapper allocates a String each time a missing function is asked for.
+            // The wrapper allocates a String each time a missing function is called.
             NvmlError::FailedToLoadSymbol(_) => {
                 self.refused
                     .insert(call, refusal(Status::Unsupported, None));
             }
-            // InvalidArg is how drivers answer field ids and links that they do not know.
+            // InvalidArg is drivers' reply to unknown field ids and links.
             NvmlError::NotSupported | NvmlError::FunctionNotFound | NvmlError::InvalidArg => {
                 self.refused
                     .insert(call, refusal(Status::Unsupported, soon));
@@ -208,14 +208,14 @@ impl Calls {
             NvmlError::NoPermission => {
                 self.refused.insert(call, refusal(Status::Denied, soon));
             }
-            // Nothing to report at this moment.
+            // Nothing to report now.
             NvmlError::NoData => {}
             _ => self.failures += 1,
         }
         None
     }
 
-    /// Forgets what a link refused: it went up or down and may answer otherwise now.
+    /// Forgets what a link refused: it went up or down and may accept them now.
     pub(super) fn forget_link(&mut self, link: u32) {
         self.refused
             .retain(|(_, of), refusal| *of != Of::Link(link) || refusal.ask_again.is_none());
@@ -244,12 +244,12 @@ impl Calls {
         self.failures
     }
 
-    /// Why the GPU answers nothing any more.
+    /// Why the GPU no longer responds.
     pub(super) fn lost(&self) -> Option<&NvmlError> {
         self.lost.as_ref()
     }
 
-    /// What the answers amount to: `failed` if the GPU is lost, `denied` or `unsupported` if it refused some
+    /// Status of the source from the replies: `failed` if the GPU is lost, `denied` or `unsupported` if it refused some
     /// call about itself.
     pub(super) fn status(&self) -> Status {
         if self.lost.is_some() {
@@ -261,7 +261,7 @@ impl Calls {
     }
 }
 
-/// Whether the GPU, or the whole driver, answers nothing any more.
+/// Whether the GPU, or the whole driver, no longer responds.
 fn is_lost(error: &NvmlError) -> bool {
     matches!(
         error,

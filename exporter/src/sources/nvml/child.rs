@@ -17,11 +17,11 @@ use crate::sampler::NvmlAccess;
 /// Pause before a worker that ended is started again; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A worker that lived this long was well: the next pause is the first again.
+/// A worker that lived this long was healthy: the next pause is the shortest again.
 const WELL_AFTER: Duration = Duration::from_secs(60);
-/// Pause before a library that is absent or a driver that is not loaded is looked for again.
+/// Pause before a library that is absent or a driver that is not loaded is tried again.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-/// A worker from which no line came for this long (or ten periods) hangs as a whole: it is killed.
+/// A worker from which no line came for this long (or ten periods) is blocked as a whole: it is killed.
 const SILENT_LIMIT: Duration = Duration::from_secs(60);
 /// No line is longer: a GPU with 36 NVLinks and every metric of the catalogue needs an eighth of it.
 const LONGEST_LINE: u64 = 1 << 20;
@@ -36,7 +36,7 @@ pub enum Phase {
     Starting,
     /// Reads GPUs.
     Running,
-    /// NVML does not answer, for this reason; it is asked again later.
+    /// NVML does not respond, for this reason; it is tried again later.
     Refused(Status),
     /// Ended by itself or could not be started; it is started again later.
     Ended,
@@ -57,7 +57,7 @@ pub struct LastWord {
     number: Option<u64>,
     /// Time that the read took, seconds.
     pub seconds: f64,
-    /// Time by which its samples began late since the worker started, seconds.
+    /// Total delay of its samples' start since the worker started, seconds.
     pub late_seconds: f64,
 }
 
@@ -66,9 +66,9 @@ pub struct LastWord {
 pub struct View {
     /// How the worker is doing.
     pub phase: Phase,
-    /// Every GPU that the worker knows.
+    /// Every GPU of the worker.
     pub gpus: BTreeMap<GpuIndex, LastWord>,
-    /// What each GPU reported by events, and whether it can. Stays while a GPU hangs: it reports
+    /// What each GPU reported by events, and whether it can. Kept while a GPU is blocked: it reports
     /// why.
     pub events: BTreeMap<GpuIndex, (Status, Arc<NodeReading>)>,
     /// Values that failed, lines that could not be parsed and workers that ended, since the start.
@@ -122,7 +122,7 @@ impl NvmlChild {
         })
     }
 
-    /// What is known now. Waits at most `patience` for a worker that has just been started to report its
+    /// The current state. Waits at most `patience` for a worker that has just been started to report its
     /// first reading of every GPU, and kills one that is blocked as a whole.
     pub fn view(&self, patience: Duration) -> View {
         let unsaid = |state: &mut State| match state.view.phase {

@@ -1,5 +1,5 @@
-//! XIDs and other events of GPUs. A thread waits for those of each GPU, so that a GPU that hangs still reports why;
-//! the device in an event, not the thread that received it, decides whose event it is.
+//! XIDs and other events of GPUs. A thread waits for those of each GPU, so that a blocked GPU still reports why;
+//! the device in an event, not the thread that received it, determines the GPU of an event.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -32,11 +32,11 @@ const OTHERS: [(u64, &str); 8] = [
 /// Distinct XIDs that are distinguished; NVIDIA lists about 170, and a GPU that had more than these has one
 /// fault.
 const MOST_XIDS: usize = 32;
-/// Stands for all XIDs beyond.
+/// Represents all further XIDs.
 const OTHER_XIDS: &str = "other";
 /// The `source` of these XIDs.
 const SOURCE: &str = "nvml";
-/// How long to wait for an event before the GPU is looked at again.
+/// How long to wait for an event before the GPU is checked again.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after a wait that failed: a lost GPU fails at once, over and over.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -136,7 +136,7 @@ impl EventLog {
         }
     }
 
-    /// Calls `say` if the status is another. The log stays locked meanwhile, so that what is reported
+    /// Calls `say` if the status has changed. The log stays locked meanwhile, so that what is reported
     /// later is never older.
     fn set_status<E>(
         &self,

@@ -76,7 +76,7 @@ pub(super) fn link_counters(link: u32) -> Option<[u32; 2]> {
 /// What is known of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counter {
-    /// Nothing yet, or not at this moment.
+    /// Nothing yet, or not now.
     Unknown,
     /// The GPU or its driver has none.
     Missing,
@@ -90,9 +90,9 @@ pub(super) struct Gpm {
     supported: bool,
     whole: Monitor,
     tensor: Tensor,
-    /// Whether anybody wants to know the links' counters.
+    /// Whether the links' counters are needed.
     wants_links: bool,
-    /// What was answered last; before the first answer nothing, and so again while none comes.
+    /// The last reply; nothing before the first one, and while none arrives.
     counters: BTreeMap<u32, Counter>,
     instances: BTreeMap<u32, Monitor>,
 }
@@ -162,7 +162,7 @@ impl Monitor {
         (now.duration_since(begun) <= LONGEST_WINDOW).then_some(window)
     }
 
-    /// Activity of tensor cores, if the last answers reported it.
+    /// Activity of tensor cores, if the last replies contained it.
     fn tensor_active(&self) -> Option<f64> {
         let mut values = self.values.iter();
         let told = values.find(|(metric, _)| *metric == &m::GPU_TENSOR_ACTIVE);
@@ -224,7 +224,7 @@ impl Gpm {
         }
     }
 
-    /// Asks for the links' counters as well from the next sample on.
+    /// Reads the links' counters as well from the next sample on.
     pub(super) fn want_links(&mut self) {
         self.wants_links = true;
     }
@@ -265,7 +265,7 @@ impl Gpm {
         let ask = |ids: &[u32]| gpm_metrics(device.nvml(), &window.before, window.after, ids);
         let mut answer = calls.timed(|| ask(&all));
         if answer.is_err() && !counters.is_empty() {
-            // A driver that knows no such numbers may refuse them all.
+            // A driver that does not support such numbers may refuse them all.
             let without = calls.timed(|| ask(&rates));
             if without.is_ok() {
                 calls.note::<()>(COUNTERS, Err(NvmlError::NotSupported));
@@ -281,7 +281,7 @@ impl Gpm {
         self.count(counters.into_iter().zip(counted), calls);
     }
 
-    /// Reads counters. A driver that has none of them is not asked again soon.
+    /// Reads counters. A driver that has none of them is not tried again soon.
     fn count(
         &mut self,
         answers: impl Iterator<Item = (u32, Result<f64, NvmlError>)>,
@@ -336,7 +336,7 @@ impl Gpm {
 
 fn advance_instance(monitor: &mut Monitor, device: &Device<'static>, id: u32, calls: &mut Calls) {
     let sample = match calls.timed(|| device.gpm_mig_sample(id)) {
-        // An administrator destroyed it a moment ago.
+        // An administrator has just destroyed it.
         Err(NvmlError::NotFound | NvmlError::InvalidArg) => None,
         answer => calls.note(INSTANCE_SAMPLE, answer),
     };

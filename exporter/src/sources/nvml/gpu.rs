@@ -32,7 +32,7 @@ const FULL: Profile = Profile::Full;
 const SLOWEST_PERFORMANCE_STATE: u32 = 15;
 /// NVML's scope of memory affinity: the NUMA node, not the socket.
 const AFFINITY_SCOPE_NODE: u32 = 0;
-/// Words of the NUMA node set that is asked for: 1,024 nodes, the kernel's largest configuration.
+/// Words of the requested NUMA node set: 1,024 nodes, the kernel's largest configuration.
 const NODE_SET_WORDS: usize = 16;
 
 /// `clock`, call, NVML clock, in which profile.
@@ -105,7 +105,7 @@ const ECC_ERRORS: [(&str, &str, MemoryError, EccCounter, &Metric); 4] = [
     ),
 ];
 
-/// One GPU and what is known of how it answers.
+/// One GPU and the state of its calls.
 pub(super) struct Gpu {
     nvml: &'static Nvml,
     /// NVML's own number of the GPU, by which to ask for a new handle.
@@ -145,7 +145,7 @@ impl Gpu {
         }
     }
 
-    /// Reads the GPU once. What it does not answer is absent; [`Calls::status`] reports why.
+    /// Reads the GPU once. Values that it does not return are absent; [`Calls::status`] reports why.
     pub(super) fn sample(&mut self, reading: &mut NodeReading) {
         self.calls.begin();
         if self.device.is_none() {
@@ -260,7 +260,7 @@ impl Gpu {
         }
     }
 
-    /// They never change, and cost 2 ms on an H100: asked for until answered.
+    /// They never change, and cost 2 ms on an H100: read until the first success.
     fn highest_clocks(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
         for ((name, call, clock, profile), known) in
             HIGHEST_CLOCKS.into_iter().zip(&mut self.highest_clocks)

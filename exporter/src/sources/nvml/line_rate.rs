@@ -73,7 +73,7 @@ mod tests {
             (&[(0, 0), (5, 7_600)], None, false),
             (&[(0, 0), (5, 7_600)], Some(0), false),
             (&[(0, 9_000), (5, 10), (10, 5_000)], Some(SPEED), false),
-            // The link did not answer for a minute.
+            // The link did not respond for a minute.
             (&[(0, 0), (60, 60_000), (65, 65_000)], Some(SPEED), false),
         ] {
             assert_eq!(refuses(counts, speed), expected, "{counts:?} {speed:?}");

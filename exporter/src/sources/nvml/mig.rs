@@ -9,7 +9,7 @@ use railscope_model::reading::{Labels, NodeReading};
 use super::calls::{Calls, Of};
 use super::structs::mig_ids;
 
-/// More instances than any product allows (7): a larger number is not believed.
+/// More instances than any product allows (7): a larger number is invalid.
 const MOST_INSTANCES: u32 = 64;
 
 /// Adds the GPU's MIG mode and, while it is on, its instances; also returns the numbers of its GPU
@@ -32,7 +32,7 @@ pub(super) fn sample(
     }
     let count = calls.try_once(|| device.mig_device_count()).unwrap_or(0);
     for index in 0..count.min(MOST_INSTANCES) {
-        // Free places answer "not found".
+        // Free slots return "not found".
         let Some(mig) = calls.try_once(|| device.mig_device_by_index(index)) else {
             continue;
         };

@@ -17,7 +17,7 @@ use super::raw::{Number, number};
 /// version in the struct is 1 with all of them, so a driver cannot determine how long ours is: it has to be as
 /// long as the longest that a driver may clear or copy.
 const GPM_ROOM: usize = 333;
-/// `NVML_GPM_METRIC_MAX` of the oldest driver with GPM, which may refuse to be asked for more at once.
+/// `NVML_GPM_METRIC_MAX` of the oldest driver with GPM, which may refuse a request for more at once.
 pub(super) const MOST_GPM_METRICS: usize = 98;
 
 /// `nvmlGpmMetricsGet_t`.
@@ -31,7 +31,7 @@ struct GpmRequest {
 }
 
 /// GPM metrics by their numbers, over the time between two samples, each in its number's place. The wrapper
-/// knows numbers up to 97 only.
+/// supports numbers up to 97 only.
 ///
 /// # Errors
 /// The call as a whole failed; single metrics fail by themselves. `InvalidArg` for more than

@@ -16,8 +16,8 @@ use super::gpm::Gpm;
 use super::raw::{Field, field_values, remote_device_type};
 use super::traffic::{Row, Traffic, read};
 
-/// Links to look for where the driver cannot report how many there are. Drivers that old know no more than
-/// the 12 links of an A100; asking a few too many costs one refused call each.
+/// Links to try where the driver cannot report their number. Drivers that old support no more than
+/// the 12 links of an A100; each link too many costs one refused call.
 const LINKS_OF_OLD_DRIVERS: u32 = 18;
 
 /// What is in the place of an address that the driver does not know; the address of a host bridge.
@@ -116,7 +116,7 @@ struct Link {
     index: u32,
     labels: Labels,
     up: Option<bool>,
-    /// Last known, because the sum over links may never fall: a link that stops answering would look like
+    /// Last known, because the sum over links may never fall: a link that stops responding would look like
     /// a counter reset, and Prometheus would count all errors of the other links again.
     errors: [Option<u64>; KINDS],
     /// Of [`COUNTERS`].
@@ -134,8 +134,8 @@ impl NvLinks {
         }
     }
 
-    /// Adds what the links report. A GPU without NVLink adds nothing, or a count of zero if it knows as
-    /// much.
+    /// Adds what the links report. A GPU without NVLink adds nothing, or a count of zero if it reports
+    /// that.
     pub(super) fn sample(
         &mut self,
         device: &Device<'_>,

@@ -52,7 +52,7 @@ enum Counters {
     Fields,
 }
 
-/// Bytes over PCIe, as long as they can be believed.
+/// Bytes over PCIe, as long as they are plausible.
 #[derive(Debug, Default)]
 pub(super) struct PcieBytes {
     counters: Counters,

@@ -28,7 +28,7 @@ const CONFIGURATIONS: [(&str, u32); 4] = [
     ("insufficient_nvlinks", 5),
 ];
 
-/// What stays true as long as the driver is loaded, asked once.
+/// Constant while the driver is loaded, read once.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     platform: Option<Labels>,

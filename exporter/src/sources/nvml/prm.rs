@@ -46,14 +46,14 @@ const ROWS: [Row; 13] = [
 /// Successful recoveries in all. Before the first there is no time since it, and before the second none between.
 const RECOVERIES: u32 = 101;
 const AFTER_RECOVERIES: [(u32, u64); 2] = [(102, 1), (103, 2)];
-/// PRM counts ports from 1, NVML links from 0: so DCGM 4.6 asks for all of these but 201, for which its users
+/// PRM counts ports from 1, NVML links from 0: so DCGM 4.6 requests all of these but 201, for which its users
 /// name the port themselves. Not seen on hardware yet.
 const FIRST_PORT: u32 = 1;
 
 const CALL: Call = ("nvlink_prm", Of::Feature);
 
-/// Adds what these links count, all in one call. A driver that gives none of it (before Blackwell, or without
-/// permission) is not asked again soon.
+/// Adds what these links count, all in one call. A driver that has none of it (before Blackwell, or without
+/// permission) is not tried again soon.
 pub(super) fn read(
     device: &Device<'_>,
     links: &[(u32, Labels)],
@@ -76,7 +76,7 @@ pub(super) fn read(
     }
 }
 
-/// The answers; the first error where there are only errors.
+/// The replies; the first error where there are only errors.
 fn all_or_why(answers: Vec<Result<Number, NvmlError>>) -> Result<Vec<Option<u64>>, NvmlError> {
     let mut why = None;
     let counts: Vec<_> = answers
@@ -113,7 +113,7 @@ fn push(counts: &[Option<u64>], link: &Labels, held: &mut Vec<(&'static Metric, 
 mod tests {
     use super::*;
 
-    /// Metrics and values that a link's answers become.
+    /// Metrics and values of a link's replies.
     fn told(recoveries: Option<u64>) -> Vec<(&'static str, f64)> {
         let counts = ROWS.map(|(id, ..)| match id {
             RECOVERIES => recoveries,

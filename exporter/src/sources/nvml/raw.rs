@@ -12,7 +12,7 @@ use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper_sys::bindings as sys;
 
 /// A field to read: its id in the numbering of drivers before 580.82 (the one of
-/// `nvml_wrapper::sys_exports::field_id`), and what it is asked of (0, or a link).
+/// `nvml_wrapper::sys_exports::field_id`), and its scope (0, or a link).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) id: u32,
@@ -28,7 +28,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// The value as a count; none where it is negative or broken, which no count is.
+    /// The value as a count; none if it is negative or invalid.
     pub(super) fn count(self) -> Option<u64> {
         match self {
             Self::Unsigned(value) => Some(value),
@@ -38,8 +38,8 @@ impl Number {
     }
 }
 
-/// Values of several fields in one call, each in its place in `fields`: newer drivers answer with another
-/// id than they were asked for, so ids do not identify them.
+/// Values of several fields in one call, each in its place in `fields`: newer drivers return another
+/// id than the requested one, so ids do not identify them.
 ///
 /// # Errors
 /// The call as a whole failed; single fields fail by themselves.
@@ -111,7 +111,7 @@ pub(super) fn memory_total_and_free(device: &Device<'_>) -> Result<(u64, u64), N
 }
 
 /// What is at the other end of a link, as `nvmlIntNvLinkDeviceType_t` counts: 0 a GPU, 1 an IBM NPU, 2 an
-/// NVSwitch. The wrapper's own function answers "unknown" always: it lets NVML write into a temporary.
+/// NVSwitch. The wrapper's own function always returns "unknown": it lets NVML write into a temporary.
 ///
 /// # Errors
 /// As NVML reports.

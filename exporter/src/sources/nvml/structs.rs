@@ -301,7 +301,7 @@ pub(super) fn handle_address(device: &Device<'_>) -> usize {
     unsafe { device.handle() }.addr()
 }
 
-/// The event set of one GPU. The wrapper's own loses event types that it does not know, and the whole set
+/// The event set of one GPU. The wrapper's own loses event types that it does not support, and the whole set
 /// when a GPU refuses one.
 pub(super) struct EventSet {
     nvml: &'static Nvml,

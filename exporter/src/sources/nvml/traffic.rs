@@ -112,14 +112,14 @@ const NAMES: [&str; 2] = ["nvlink_receive_bytes", "nvlink_transmit_bytes"];
 const BYTES_FIELDS: [&str; 2] = ["field_204", "field_202"];
 const KIBIBYTES_FIELDS: [&str; 2] = ["field_139", "field_138"];
 
-/// Which counters hold the bytes. Decided once: they do not stand at the same value, and a series that
+/// Which counters hold the bytes. Decided once: their values differ, and a series that
 /// jumped between them would look like traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counters {
     Unknown,
     Bytes,
     Kibibytes,
-    /// Those of performance monitoring, where no link answers the others.
+    /// Those of performance monitoring, where no link supports the others.
     Gpm,
 }
 
@@ -241,7 +241,7 @@ impl Traffic {
         !counts.is_empty()
     }
 
-    /// Takes the bytes that performance monitoring counted.
+    /// Stores the bytes that performance monitoring counted.
     fn count(
         &mut self,
         gpm: &Gpm,

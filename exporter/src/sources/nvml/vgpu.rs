@@ -19,7 +19,7 @@ use super::structs::{
 
 /// Virtual machines come and go in minutes, and each costs five calls.
 const PERIOD: Duration = Duration::from_secs(15);
-/// More instances than any GPU holds (48 by time slices): what is beyond is not believed.
+/// More instances than any GPU holds (48 by time slices): a larger number is invalid.
 const MOST_INSTANCES: usize = 64;
 /// Longest text that becomes a label: a UUID has 36 characters.
 const LONGEST_ID: usize = 36;
@@ -42,7 +42,7 @@ pub(super) struct Vgpus {
 }
 
 impl Vgpus {
-    /// Adds vGPUs or licenses, by what the GPU is. One that is neither host nor guest is asked nothing.
+    /// Adds vGPUs or licenses, depending on the GPU. One that is neither host nor guest is not queried.
     pub(super) fn sample(
         &mut self,
         device: &Device<'_>,

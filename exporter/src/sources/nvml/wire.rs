@@ -78,7 +78,7 @@ pub struct Line {
     /// Time that the sample took, seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// Time by which samples of the scope began late since the worker started, seconds.
+    /// Total delay of the scope's samples since the worker started, seconds.
     #[serde(default)]
     pub late_seconds: f64,
     /// Place of the line among those of its scope.
@@ -89,7 +89,7 @@ pub struct Line {
     pub values: Values,
 }
 
-/// The values of a scope. Of a GPU's thousand values a dozen change in a second; telling all of them each time
+/// The values of a scope. Of a GPU's thousand values a dozen change in a second; sending all of them each time
 /// costs both sides more than reading them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -106,7 +106,7 @@ impl Default for Values {
     }
 }
 
-/// After so many lines the values are reported whole again, so that a line that was lost, for example
+/// After so many lines all values are sent again, so that a line that was lost, for example
 /// because the driver printed into it, costs no more than these.
 const WHOLE_EVERY: u64 = 30;
 
@@ -118,7 +118,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Puts the values into a line, in as few words as its reader needs.
+    /// Encodes the values into a line, as short as its reader allows.
     pub fn tell(&mut self, reading: NodeReading, line: &mut Line) {
         line.number = self.number;
         let changes = reading

@@ -19,7 +19,7 @@ use crate::lateness::lateness;
 
 /// Polling NVML faster costs the jobs that run on the GPU (NVIDIA/srt-slurm#401: 2 % at 100 ms).
 pub const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
-/// How often to look whether GPUs came or went.
+/// Interval at which GPUs are checked for additions and removals.
 const RECOUNT_PERIOD: Duration = Duration::from_secs(60);
 
 /// Why a worker ended other than by its parent's wish.
@@ -38,8 +38,8 @@ pub enum WorkerError {
 
 /// Runs until the parent closes stdin or no longer reads stdout, or until GPUs come or go.
 ///
-/// The first line on stdout reports whether NVML answers at all and for how many GPUs lines will follow.
-/// If it does not answer, that is the only line and the result is `Ok`: the parent decides when to try
+/// The first line on stdout reports whether NVML responds and for how many GPUs lines will follow.
+/// If it does not respond, that is the only line and the result is `Ok`: the parent decides when to try
 /// again.
 ///
 /// # Errors
@@ -53,7 +53,7 @@ pub fn run_worker(library: &OsStr, period: Duration) -> Result<(), WorkerError> 
         parent_left.send(Ok(())).ok();
     })?;
     let library = library.to_owned();
-    // Loading the library can hang as well, and the parent's end has to be seen even then.
+    // Loading the library can block as well, and the parent's end has to be noticed even then.
     spawn("driver", move || {
         let result = watch_driver(&library, period, &end);
         end.send(result).ok();
@@ -63,11 +63,11 @@ pub fn run_worker(library: &OsStr, period: Duration) -> Result<(), WorkerError> 
     ended.recv().unwrap_or(Ok(()))
 }
 
-/// Starts a thread for each GPU, then looks now and then whether GPUs came or went.
+/// Starts a thread for each GPU, then checks periodically whether GPUs came or went.
 fn watch_driver(library: &OsStr, period: Duration, end: &End) -> Result<(), WorkerError> {
     let out = Arc::new(Output::default());
     let nvml = match Nvml::builder().lib_path(library).init() {
-        // Never shut down: a thread that hangs in the library keeps it in use.
+        // Never shut down: a thread blocked in the library keeps it in use.
         Ok(nvml) => &*Box::leak(Box::new(nvml)),
         Err(error) => return out.write(&refused(library, &error)),
     };
@@ -139,7 +139,7 @@ fn watch_gpu(
         };
         teller.tell(reading, &mut line);
         out.write(&line)?;
-        // A sample that hung skips the samples it missed.
+        // A sample that was blocked skips the samples it missed.
         next = (next + period).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }

@@ -1,10 +1,10 @@
-//! Messages of the kubelet's service `v1.PodResourcesLister`, as far as devices need them.
+//! Messages of the kubelet's service `v1.PodResourcesLister`, the parts needed for devices.
 //!
 //! Field numbers are those of `k8s.io/kubelet/pkg/apis/podresources/v1/api.proto`. Fields that are not here
 //! (exclusive CPUs, memory, NUMA topology) are skipped when read.
 #![allow(missing_docs, reason = "the names are the protocol's")]
 
-/// Asks for everything.
+/// The request: everything.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListPodResourcesRequest {}
 

@@ -73,7 +73,7 @@ impl Accounts {
         self.devices = kept;
     }
 
-    /// Takes in what became of probes of a NIC over a class of paths: how many were lost, and the round trips of the others,
+    /// Adds the results of probes of a NIC over a class of paths: how many were lost, and the round trips of the others,
     /// nanoseconds, where they are known.
     pub(super) fn take(
         &mut self,
@@ -101,7 +101,7 @@ impl Accounts {
         }
     }
 
-    /// All of it; the caller knows why probes of a NIC could not be sent.
+    /// All of it; the caller adds why probes of a NIC could not be sent.
     pub(super) fn reports(
         &mut self,
         now: u64,

@@ -1,4 +1,4 @@
-//! Control messages of a datagram, as the kernel lays them out: what came with it, and what goes with it.
+//! Control messages of a datagram, as the kernel lays them out: received and sent.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,7 +6,7 @@ use crate::sources::netlink::fixed;
 
 /// `sizeof(struct cmsghdr)` on 64-bit machines: length, level, type.
 const HEADER: usize = 16;
-/// Room for the control messages of one datagram; those that are asked for take 128 bytes.
+/// Room for the control messages of one datagram; those that are requested take 128 bytes.
 pub(super) const ROOM: usize = 256;
 
 /// `SO_EE_ORIGIN_*` of `uapi/linux/errqueue.h`, and what `ICMP` calls time exceeded in both versions.
@@ -195,7 +195,7 @@ impl Outgoing {
         }
     }
 
-    /// The room that they take, in whole words as the kernel wants it: what it starts at and how long it is.
+    /// Their memory, in whole words as the kernel requires: start and length.
     pub(super) fn raw(&self) -> (*const u64, usize) {
         (self.bytes.as_ptr(), self.length)
     }

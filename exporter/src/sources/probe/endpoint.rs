@@ -1,4 +1,4 @@
-//! How one exporter asks another where its RDMA prober can be reached: by a datagram of 64 bytes to the responder of probes.
+//! How one exporter requests the address of another's RDMA prober: by a datagram of 64 bytes to the responder of probes.
 //!
 //! | bytes | question | answer |
 //! |---|---|---|
@@ -14,7 +14,7 @@
 //! | 50 | more of the name | 0 ready, 1 no such device or no active port, 2 the prober does not run, or was stopped lately |
 //! | 51-63 | more of the name | 0 |
 //!
-//! An answer is never longer than its question.
+//! A reply is never longer than its request.
 
 use railscope_model::rdma_probe::Endpoint;
 
@@ -33,7 +33,7 @@ pub(super) struct Question {
     pub device: String,
 }
 
-/// The answer to it.
+/// The reply to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Answer {
     pub token: u64,
@@ -48,7 +48,7 @@ pub(super) enum Availability {
     Ready(Endpoint),
     /// There is no such device, or none of its ports is active.
     Absent,
-    /// The prober does not run, or did not a moment ago. Probes that it has not answered report nothing of the
+    /// The prober does not run, or did not until recently. Probes that it has not replied to are no evidence about the
     /// network.
     Stopped,
 }
@@ -65,7 +65,7 @@ impl Question {
         Some(bytes)
     }
 
-    /// Reads a datagram; none if it is not such a question.
+    /// Reads a datagram; none if it is not such a request.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (token, sequence) = read(ASKS, bytes)?;
         let name = bytes.get(LENGTH - NAME..LENGTH)?;
@@ -95,7 +95,7 @@ impl Answer {
         bytes
     }
 
-    /// Reads a datagram; none if it is not such an answer.
+    /// Reads a datagram; none if it is not such a reply.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (token, sequence) = read(ANSWERS, bytes)?;
         let gid: [u8; 16] = bytes.get(32..48)?.try_into().ok()?;

@@ -1,4 +1,4 @@
-//! One flow: what was asked and not answered yet, and what became of the rest. Pure: time comes in as an argument.
+//! One flow: probes in flight, and the results of the others. Pure: time comes in as an argument.
 
 use std::collections::VecDeque;
 
@@ -116,7 +116,7 @@ impl Flow {
         self.asked.clear();
     }
 
-    /// An answer that arrived at this time. None if no probe waits for it.
+    /// A reply that arrived at this time. None if no probe waits for it.
     pub(super) fn answered(
         &mut self,
         sequence: u64,
@@ -145,7 +145,7 @@ impl Flow {
         Some(Outcome::Answered(round_trip))
     }
 
-    /// Gives up what was not answered in time; returns how many. What has arrived must have been reported
+    /// Gives up probes without a reply in time; returns how many. What has arrived must have been reported
     /// before.
     pub(super) fn give_up(&mut self, now: Now, limits: Limits) -> u64 {
         let mut lost = 0;
@@ -158,7 +158,7 @@ impl Flow {
         lost
     }
 
-    /// Until when the oldest probe has time, steady clock; none if nothing is waited for.
+    /// Deadline of the oldest probe, steady clock; none if no probe is in flight.
     pub(super) fn deadline(&self, limits: Limits) -> Option<u64> {
         let oldest = self.asked.front()?;
         Some(oldest.at.steady.saturating_add(limits.timeout_nanos))
@@ -198,8 +198,8 @@ mod tests {
         }
     }
 
-    /// What becomes of one probe that left and arrived so long after it was sent, that spent so long in the other node,
-    /// and that was looked at when so much time had passed; microseconds.
+    /// Result of one probe that left and arrived so long after it was sent, that spent so long in the other node,
+    /// and that was read after so much time had passed; microseconds.
     fn one([left, arrived, residence]: [Option<u64>; 3], looked: u64) -> (Outcome, [u64; 3]) {
         let mut flow = Flow::default();
         let sent = at(10 * MS);
@@ -241,7 +241,7 @@ mod tests {
             ),
             ([Some(0), Some(101), Some(0)], 20_000, took(101), [1, 0, 1]),
             ([Some(0), Some(100), Some(0)], 20_000, took(100), [1, 0, 0]),
-            // It came in time and was looked at late.
+            // It arrived in time and was read late.
             (
                 [Some(0), Some(499_000), Some(0)],
                 900_000,
@@ -349,7 +349,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever arrives in whatever order: every probe is counted once, and none is forgotten.
+        /// Whatever arrives in any order: every probe is counted once, and none is lost.
         #[test]
         fn every_probe_ends_once(events in proptest::collection::vec((0_u8..4, 0_u64..40, 0_u64..300), 0..200)) {
             let (mut flow, mut now) = (Flow::default(), 0);

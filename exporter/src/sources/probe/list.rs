@@ -18,9 +18,9 @@ pub const MOST_FLOWS: usize = 256;
 const MOST_FLOWS_OF_TARGET: u8 = 64;
 /// Probes that one node sends a second, all flows together: 256 flows at the usual ten a second.
 pub const MOST_PROBES_PER_SECOND: f64 = 2_560.0;
-/// Seconds between two probes of a flow. R-Pingmesh (SIGCOMM 2024) asks its ToR-mesh ten times a second.
+/// Seconds between two probes of a flow. R-Pingmesh (SIGCOMM 2024) probes its ToR-mesh ten times a second.
 const INTERVAL_SECONDS: (f64, f64, f64) = (0.05, 60.0, 0.1);
-/// Seconds that an answer may take. R-Pingmesh's is 0.5.
+/// Timeout of a reply, seconds. R-Pingmesh's is 0.5.
 const TIMEOUT_SECONDS: (f64, f64, f64) = (0.01, 10.0, 0.5);
 /// Seconds above which a round trip is slow. An idle fabric of three tiers takes below 20 us, software included.
 const SLOW_SECONDS: (f64, f64, f64) = (0.000_001, 10.0, 0.000_1);
@@ -32,11 +32,11 @@ const LONGEST_NAME: usize = 128;
 pub struct ProbeList {
     /// Between two probes of one flow.
     pub interval: Duration,
-    /// An answer after this time counts as none.
+    /// A reply after this time counts as lost.
     pub timeout: Duration,
     /// A round trip above this is slow.
     pub slow: Duration,
-    /// Differentiated services code point of probes and answers, 0 to 63.
+    /// Differentiated services code point of probes and replies, 0 to 63.
     pub dscp: u8,
     /// Service level of RDMA probes, 0 to 15: InfiniBand's virtual lane, RoCE's priority.
     pub service_level: u8,
@@ -44,7 +44,7 @@ pub struct ProbeList {
     pub targets: Vec<Target>,
 }
 
-/// A NIC of another node, and ours that asks it.
+/// A NIC of another node, and ours that probes it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
@@ -83,7 +83,7 @@ pub enum ListError {
         /// What is wrong and what was expected.
         problem: String,
     },
-    /// As a whole it asks for what a node does not do.
+    /// The list as a whole requests something that a node does not do.
     #[error("{file}: {problem}")]
     Refused {
         /// Where the list is from.
@@ -91,7 +91,7 @@ pub enum ListError {
         /// What, and what is allowed.
         problem: String,
     },
-    /// There is none to be read.
+    /// There is no list to read.
     #[error("{file}: {problem}")]
     Unreadable {
         /// Where it should be.
@@ -150,7 +150,7 @@ impl ProbeList {
         Self::parse(&file, &text)
     }
 
-    /// What is wrong with the list as a whole.
+    /// Error of the list as a whole.
     fn problem(&self) -> Option<String> {
         let flows: usize = self
             .targets
@@ -311,7 +311,7 @@ fn named<E: serde::de::Error>(field: &str, error: &E) -> E {
 /// Where the list comes from.
 #[derive(Debug, Clone)]
 pub enum ListAccess {
-    /// A file, looked at again whenever it has changed.
+    /// A file, read again whenever it has changed.
     File(PathBuf),
     /// The component that fetches it reports it.
     Told(Told),

@@ -9,7 +9,7 @@ use crate::sources::rdma;
 use crate::sources::sysfs::{Buffer, Dir, Miss, Root};
 
 /// Drivers whose NICs report the time of departure in the completion of each packet. Others (igb, i40e, ice) keep the times of one
-/// or a few packets at once: what probes would ask for, a PTP daemon would not get.
+/// or a few packets at once: timestamps requested by probes would be missing for a PTP daemon.
 const STAMP_ALL: &[&str] = &["mlx5_core"];
 
 /// A NIC.
@@ -106,7 +106,7 @@ fn stamps_all(sysfs: &Dir, interface: &str) -> bool {
     driver.is_some_and(|driver| STAMP_ALL.contains(&driver.as_str()))
 }
 
-/// The interface's addresses, or where it has none those of its bond; and which of the two has them.
+/// The interface's addresses, or if it has none those of its bond; and which of the two has them.
 fn addresses(
     sysfs: &Dir,
     network: &mut dyn NicSource,

@@ -1,5 +1,5 @@
-//! Reads the list and finds our NICs that are on it, on a separate thread: neither a file system nor a driver that
-//! hangs under the lock of all network configuration delays probes.
+//! Reads the list and finds our NICs that are on it, on a separate thread: neither a blocked file system nor a driver
+//! blocked under the lock of all network configuration delays probes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,9 +14,9 @@ use crate::sources::ethtool::NicSource;
 use crate::sources::sysfs::{Miss, Root};
 use crate::sources::web_files::{self, Stamp};
 
-/// How often to look whether the list is another one.
+/// Interval at which the list is checked for changes.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often to ask for addresses again: they change when an operator configures the node.
+/// Interval at which addresses are read again: they change when an operator configures the node.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 /// The same while a NIC of the list is not found, or has no address.
 const ASK_SOON: Duration = Duration::from_secs(5);

@@ -25,12 +25,12 @@ use crate::sources::ethtool::NetworkAccess;
 use crate::sources::sysfs::{Miss, Root};
 
 /// Shortest and longest sleep, nanoseconds; between them half an interval of the flows. What falls due meanwhile is done
-/// in one go: a wake-up costs as much as several probes (100 us in a virtual machine), and as the kernel stamps what
-/// arrives, nothing is measured worse for being looked at later.
+/// in one go: a wake-up costs as much as several probes (100 us in a virtual machine), and as the kernel timestamps what
+/// arrives, a late read does not make the measurement worse.
 const SLEEP: (u64, u64) = (20_000_000, 200_000_000);
 /// How often to report what became of the probes.
 const REPORT_EVERY: u64 = SECOND;
-/// Packets that look for hops, of the whole node, a second: routers answer them by their slow path, and limit that.
+/// Packets per second of the whole node that trace hops: routers reply to them by their slow path, and limit that.
 const HOPS_PER_SECOND: u64 = 20;
 
 /// What became of the probes so far.
@@ -52,9 +52,9 @@ pub struct Report {
     pub flows: Vec<FlowReport>,
     /// By RDMA device: how long probes of others spent in the program. UDP's responder has that itself.
     pub responded: Vec<(String, Times)>,
-    /// Probes without an answer because the program of their peer did not run, since the start.
+    /// Probes without a reply because the program of their peer did not run, since the start.
     pub unanswerable: u64,
-    /// Datagrams that came to a probing socket and are no answer, since the start.
+    /// Datagrams received on a probing socket that are not replies, since the start.
     pub unparsed: u64,
 }
 
@@ -83,7 +83,7 @@ pub struct FlowReport {
     pub key: Arc<FlowKey>,
     /// How many.
     pub counts: Counts,
-    /// Routers on its path that answer, by hop.
+    /// Routers on its path that reply, by hop.
     pub hops: Arc<[(u8, IpAddr)]>,
 }
 
@@ -290,7 +290,7 @@ impl Worker {
     }
 }
 
-/// The flows of a list, and from where to where each goes.
+/// The flows of a list, with source and destination of each.
 fn wanted(list: &ProbeList, plan: &Plan) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for target in &list.targets {

@@ -5,7 +5,7 @@
 //!                 (UDP, answered by the peer's responder)              <- Report
 //! ```
 //!
-//! A probe without an answer is held until its peer's exporter has reported whether the prober
+//! A probe without a reply is held until its peer's exporter has reported whether the prober
 //! there ran: only then it is lost. If that was stopped or restarted, the network is not the cause.
 
 mod access;
@@ -41,7 +41,7 @@ use crate::sources::clock::SECOND;
 use crate::sources::ethtool::NetworkAccess;
 use crate::sources::sysfs::{Miss, Root};
 
-/// How often to look at all, at least.
+/// Maximum time between two steps.
 const STEP: Duration = Duration::from_millis(50);
 /// How often to report what became of the probes.
 const REPORT_EVERY: u64 = SECOND;
@@ -57,7 +57,7 @@ pub struct RdmaProber {
 }
 
 impl RdmaProber {
-    /// Begins to answer, and to probe the targets of the list, if there is one.
+    /// Starts responding, and probing the targets of the list, if there is one.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -111,7 +111,7 @@ struct Flow {
     path_class: PathClass,
     peer: Option<Peer>,
     counts: Counts,
-    /// Probes without an answer, until it is known whether their peer's prober ran.
+    /// Probes without a reply, until it is known whether their peer's prober ran.
     held: u64,
     /// Endpoint in the last plan that was sent.
     told: Option<Endpoint>,
@@ -127,7 +127,7 @@ struct Worker {
     plan: Arc<planner::Plan>,
     program: Program,
     resolver: Resolver,
-    /// By the number that the process knows them by.
+    /// By the number under which the process has them.
     flows: BTreeMap<u32, Flow>,
     numbers: u32,
     accounts: Accounts,
@@ -138,7 +138,7 @@ struct Worker {
     has_changed: bool,
     unparsed: u64,
     unanswerable: u64,
-    /// Whether the NIC takes the times; none before the first report.
+    /// Whether the NIC takes the timestamps; none before the first report.
     timestamps: Option<bool>,
 }
 
@@ -269,7 +269,7 @@ impl Worker {
         let flows = self.flows.iter().filter_map(|(number, flow)| {
             let peer = match self.resolver.known(flow.peer.as_ref()?)? {
                 Known::Said(Availability::Ready(endpoint)) => endpoint,
-                // Probed as before: it may run again at any time, and what it does not answer is held.
+                // Probed as before: it may run again at any time, and probes without a reply are held.
                 _ => flow.told?,
             };
             Some(PlannedFlow {
@@ -288,7 +288,7 @@ impl Worker {
         }
     }
 
-    /// Takes in a report of the process.
+    /// Processes a report of the process.
     fn take(&mut self, report: railscope_model::rdma_probe::Report) {
         let now = clock::now().steady;
         self.access.heard(report.endpoints, Instant::now());
@@ -345,7 +345,7 @@ impl Worker {
             let is_lost = match known {
                 Some(Known::Said(Availability::Ready(endpoint))) => flow.told == Some(endpoint),
                 Some(Known::Said(Availability::Absent | Availability::Stopped)) => false,
-                // Its node does not answer anything: as for UDP, that is a loss.
+                // Its node does not reply at all: as for UDP, that is a loss.
                 Some(Known::Silent) => true,
                 None => false,
             };
@@ -397,14 +397,14 @@ impl Worker {
 fn missing(resolver: &Resolver, flow: &Flow) -> Option<Miss> {
     match flow.peer.as_ref().and_then(|peer| resolver.known(peer)) {
         Some(Known::Said(Availability::Ready(_))) => None,
-        // Not known yet, or no address of ours to ask from.
+        // Not known yet, or no local address to send from.
         None if flow.peer.is_some() => None,
         None | Some(Known::Said(Availability::Absent)) => Some(Miss::Absent),
         Some(Known::Said(Availability::Stopped) | Known::Silent) => Some(Miss::Failed),
     }
 }
 
-/// Where to ask for the prober of a target, and from which local address.
+/// Where to request the prober of a target, and from which local address.
 fn peer(plan: &planner::Plan, target: &Target) -> Option<Peer> {
     let nic = plan.nics.get(&target.device)?.as_ref().ok()?;
     Some(Peer {

@@ -1,4 +1,4 @@
-//! Answers the probes of other nodes, and reports how long that took here.
+//! Replies to the probes of other nodes, and reports the processing time.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,8 +17,8 @@ use super::socket::{Datagram, Inbox, Queue, Socket};
 use super::tally::Times;
 use super::wire::Packet;
 
-/// Answers a second, of all addresses together: eight NICs, each asked by 64 flows ten times a second, are 5,120. What
-/// is more gets no answer, so that no sender can keep the node busy with small packets.
+/// Replies a second, of all addresses together: eight NICs, each probed by 64 flows ten times a second, are 5,120. More
+/// get no reply, so that no sender can keep the node busy with small packets.
 pub const MOST_ANSWERS_PER_SECOND: u64 = 20_000;
 /// Interfaces whose times are kept apart; a node has some tens at most.
 const MOST_INTERFACES: usize = 64;
@@ -36,7 +36,7 @@ pub struct Answered {
     pub unparsed: u64,
     /// Questions above [`MOST_ANSWERS_PER_SECOND`].
     pub limited: u64,
-    /// Answers that could not be sent, and questions that could not be received.
+    /// Replies that could not be sent, and requests that could not be received.
     pub failed: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct Responder(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Where our RDMA prober answers, if there is one.
+    /// Address of our RDMA prober, if there is one.
     rdma: Option<RdmaAccess>,
     state: Mutex<State>,
     stop: AtomicBool,
@@ -59,10 +59,10 @@ struct State {
 }
 
 impl Responder {
-    /// Listens on these addresses; where some cannot be had, on the others.
+    /// Listens on these addresses; if some are not available, on the others.
     ///
     /// # Errors
-    /// None can be had.
+    /// None is available.
     pub fn start(listen: &[SocketAddr], rdma: Option<RdmaAccess>) -> io::Result<Self> {
         Self::start_limited(listen, rdma, MOST_ANSWERS_PER_SECOND)
     }
@@ -157,7 +157,7 @@ fn answer(socket: &Socket, shared: &Shared, datagram: &Datagram<'_>) {
     let sent = socket.answer(&bytes.write(), datagram);
     let answered = &mut lock(shared).answered;
     match (sent, residence_nanos) {
-        // What looks for hops counts nowhere.
+        // Packets that trace hops are not counted.
         (Ok(()), Some(nanos)) if question.hop == 0 => {
             let interface = datagram.told.to.map_or(0, |(_, interface)| interface);
             let times = &mut answered.by_interface;
@@ -173,7 +173,7 @@ fn answer(socket: &Socket, shared: &Shared, datagram: &Datagram<'_>) {
     }
 }
 
-/// Reports where our RDMA prober answers; false if the datagram does not ask for it.
+/// Reports the address of our RDMA prober; false if the datagram does not request it.
 fn answer_endpoint(socket: &Socket, shared: &Shared, datagram: &Datagram<'_>) -> bool {
     let Some(question) = endpoint::Question::read(datagram.bytes) else {
         return false;
@@ -218,7 +218,7 @@ mod tests {
     /// A responder with this limit, and a client of it.
     fn pair(per_second: u64) -> (Responder, UdpSocket) {
         let asking = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        // A port that is free now, and most likely in a moment.
+        // A port that is free now, and most likely still when it is used.
         let free = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let at = free.local_addr().expect("an address");
         drop(free);

@@ -22,7 +22,7 @@ pub(super) const BATCH: usize = 8;
 const KEPT: usize = 2 * wire::LENGTH;
 /// Room for an address: `sizeof(struct sockaddr_storage)`.
 const NAME: usize = 128;
-/// Timestamps that are asked for: the kernel's, of arrival and of departure, the latter by number and without the
+/// Timestamps that are requested: the kernel's, of arrival and of departure, the latter by number and without the
 /// bytes that left.
 const STAMPS: u32 = libc::SOF_TIMESTAMPING_SOFTWARE
     | libc::SOF_TIMESTAMPING_RX_SOFTWARE
@@ -49,12 +49,12 @@ pub(super) enum Queue {
 pub(super) struct Socket {
     descriptor: OwnedFd,
     v6: bool,
-    /// What `SO_TIMESTAMPING` asks for.
+    /// Flags of `SO_TIMESTAMPING`.
     stamps: u32,
 }
 
 impl Socket {
-    /// A socket that asks one peer, by one interface, from one address and port, and never waits. It asks for the NIC's
+    /// A socket that probes one peer, by one interface, from one address and port, and never waits. It requests the NIC's
     /// timestamps too if the NIC can take them of every packet. Needs no
     /// capability since Linux 5.7; before, binding to the interface needs `CAP_NET_RAW`.
     pub(super) fn asking(
@@ -90,7 +90,7 @@ impl Socket {
 
     /// A socket that replies at an address, and waits at most so long for a request.
     pub(super) fn answering(local: SocketAddr, patience: Duration) -> Result<Self, Errno> {
-        // How long an answer takes is known when it is sent, which the NIC stamps too late: by the kernel's clock only.
+        // The processing time must be known when the reply is sent, before the NIC's timestamp: by the kernel's clock only.
         let stamps = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE;
         let socket = Self::open(local.is_ipv6(), SocketFlags::empty(), stamps)?;
         let descriptor = &socket.descriptor;
@@ -124,7 +124,7 @@ impl Socket {
         self.send_message(bytes, &[], &control)
     }
 
-    /// Answers a datagram: to whence it came, from where it came to, in its class.
+    /// Replies to a datagram: to its source, from its destination, in its class.
     pub(super) fn answer(&self, bytes: &[u8], question: &Datagram<'_>) -> Result<(), Errno> {
         let mut control = Outgoing::new();
         if let Some((ip, interface)) = question.told.to {
@@ -136,7 +136,7 @@ impl Socket {
         self.send_message(bytes, question.name, &control)
     }
 
-    /// Receives what waits, at most [`BATCH`] datagrams; none where nothing does, after as long as the socket waits.
+    /// Receives what is queued, at most [`BATCH`] datagrams; none if there are none, after as long as the socket waits.
     pub(super) fn receive(&self, queue: Queue, inbox: &mut Inbox) -> Result<usize, Errno> {
         inbox.filled = 0;
         let flags = match queue {
@@ -272,7 +272,7 @@ struct Slot {
     bytes: usize,
     name: [u8; NAME],
     name_bytes: usize,
-    /// Words, as the kernel wants them aligned.
+    /// Words, aligned as the kernel requires.
     control: [u64; ROOM / 8],
     control_bytes: usize,
 }
@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    /// The kernel begins to take timestamps a moment after it was asked to.
+    /// The kernel starts taking timestamps shortly after the request.
     fn warm_up(asking: &Socket, answering: &Socket) {
         let mut inbox = Inbox::new();
         let begun = Instant::now();
@@ -352,10 +352,10 @@ mod tests {
         asking.count_from_zero().expect("counted anew");
     }
 
-    /// A question and its answer over the loopback of this machine.
+    /// A request and its reply over the loopback of this machine.
     fn check(any: &str) {
         let any: SocketAddr = any.parse().expect("an address");
-        // A port that is free now, and most likely in a moment.
+        // A port that is free now, and most likely still when it is used.
         let Ok(taken) = UdpSocket::bind(any) else {
             println!("SKIPPED: no {any} here");
             return;

@@ -175,7 +175,7 @@ mod tests {
     fn quantiles_are_those_of_five_minutes_within_the_stated_error() {
         let mut sketched = Sketched::default();
         assert_eq!(sketched.quantiles(0), None);
-        // One of a hundred takes a millisecond, in the first minute two of a hundred ten.
+        // 2 % take a millisecond, in the first minute ten.
         for (minute, slow) in [(0, 10_000_000), (1, 1_000_000), (5, 1_000_000)] {
             for probe in 0..1_000 {
                 let nanos = if probe % 50 == 0 {

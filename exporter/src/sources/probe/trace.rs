@@ -2,17 +2,17 @@
 
 use std::net::IpAddr;
 
-/// Hops that are looked for: a three-tier fabric has five, a route over the site's core a few more.
+/// Maximum number of hops that are traced: a three-tier fabric has five, a route over the site's core a few more.
 pub(super) const MOST_HOPS: u8 = 8;
-/// Packets for each hop: routers answer some, and limit how often they do (Linux: once a second to each sender).
+/// Packets for each hop: routers reply to some, and limit how often they do (Linux: once a second to each sender).
 const TRIES: u8 = 3;
-/// How long a router may take, nanoseconds: those that answer do so in milliseconds, by their slow path. Linux gives the
+/// Timeout of a router's reply, nanoseconds: those that reply do so in milliseconds, by their slow path. Linux gives the
 /// same sender one a second.
 const PATIENCE_NANOS: u64 = 1_050_000_000;
-/// Routers in a row that report nothing, after which none behind them is probed either.
+/// Consecutive routers without a reply, after which none behind them is probed either.
 const SILENT: u8 = 3;
 
-/// A look for the hops of one flow.
+/// A trace of the hops of one flow.
 #[derive(Debug)]
 pub(super) struct Trace {
     /// The time to live of the packet that is, or would be, in flight.
@@ -40,7 +40,7 @@ impl Trace {
         }
     }
 
-    /// The time to live of the packet to send now, steady clock; none if it is not time.
+    /// The time to live of the packet to send now, steady clock; none if none is due.
     pub(super) fn next(&mut self, now: u64) -> Option<u8> {
         if let Some(asked_at) = self.asked_at {
             if now.saturating_sub(asked_at) < PATIENCE_NANOS {
@@ -61,7 +61,7 @@ impl Trace {
         self.tries += 1;
     }
 
-    /// A router reports that a packet's time to live was over, and which it was, if it quotes it. Where it does
+    /// A router reports that a packet's time to live has expired, and which packet, if it quotes it. If it does
     /// not, it can only be the one that is in flight.
     pub(super) fn expired(&mut self, quoted: Option<u8>, router: IpAddr) {
         let awaited = self.asked_at.is_some() && !self.over;
@@ -114,7 +114,7 @@ mod tests {
         Ipv4Addr::new(10, 0, 0, hop).into()
     }
 
-    /// Looks through a path of so many routers, of which some report nothing; every packet takes its time. Returns
+    /// Traces a path of so many routers, some without a reply; every packet takes its time. Returns
     /// what was found and how many packets it took.
     fn look(routers: u8, silent: &[u8], quotes: bool, answers: bool) -> (Vec<(u8, IpAddr)>, usize) {
         let (mut trace, mut now, mut sent) = (Trace::new(), 0, 0);
@@ -149,7 +149,7 @@ mod tests {
             // The other node is dead: what is on the path is reported all the same.
             assert_eq!(look(3, &[], quotes, false), (all(&[1, 2, 3]), 3 + 9));
             assert_eq!(look(3, &[1, 2, 3], quotes, true), (vec![], 9));
-            // No more than are looked for.
+            // No more than are traced.
             assert_eq!(look(20, &[], quotes, true).0.len(), usize::from(MOST_HOPS));
         }
     }

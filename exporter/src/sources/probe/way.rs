@@ -1,4 +1,4 @@
-//! One flow with its socket: sends what is due, takes in what came, looks for its hops.
+//! One flow with its socket: sends what is due, reads what arrived, traces its hops.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -17,12 +17,12 @@ use super::wire::{Packet, Question, quoted_hop};
 use crate::sources::clock::SECOND;
 use crate::sources::sysfs::Miss;
 
-/// How often to look for the hops of a flow again: ways change when links do, and each look costs routers an answer of
+/// How often to trace the hops of a flow again: paths change when links do, and each trace costs routers a reply by
 /// their slow path.
 const TRACE_AGAIN: u64 = 300 * SECOND;
 /// The same after it lost a probe: that may be because its path is another now.
 const TRACE_AFTER_LOSS: u64 = 60 * SECOND;
-/// How often to visit a flow whose hops are looked for.
+/// How often to visit a flow whose hops are being traced.
 const TRACE_VISIT: u64 = SECOND / 10;
 /// How long to wait before a socket is opened again.
 const REOPEN: u64 = 5 * SECOND;
@@ -31,7 +31,7 @@ const REOPEN: u64 = 5 * SECOND;
 const FAILURES: u32 = 3;
 /// Source ports that are tried for one flow.
 const PORTS: usize = 16;
-/// Calls that take in what waits at one visit, so that a flooded flow does not delay the others.
+/// Read calls per visit, so that a flooded flow does not delay the others.
 const MOST_CALLS: usize = 16;
 
 /// Which flow it is.
@@ -58,7 +58,7 @@ pub(super) struct Ends {
     pub dscp: u8,
 }
 
-/// A flow that a list asks for.
+/// A flow that a list requests.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub key: FlowKey,
@@ -76,7 +76,7 @@ pub(super) struct Common<'a> {
     /// A number between 0 and 1, another each time.
     pub random: f64,
     pub inbox: &'a mut Inbox,
-    /// Packets that look for hops.
+    /// Packets that trace hops.
     pub hops: &'a mut Bucket,
     /// Source ports of all flows.
     pub ports: &'a mut BTreeSet<u16>,
@@ -110,7 +110,7 @@ pub(super) struct Way {
     due: u64,
     trace: Option<Trace>,
     trace_at: u64,
-    /// When its hops were last looked for.
+    /// When its hops were last traced.
     traced_at: u64,
     /// When to visit it next, steady clock.
     pub(super) wake: u64,
@@ -152,7 +152,7 @@ impl Way {
         self.flow.counts()
     }
 
-    /// Gives its source port back.
+    /// Returns its source port.
     pub(super) fn leave(&mut self, ports: &mut BTreeSet<u16>) {
         self.socket = None;
         if let Some(port) = self.port.take() {
@@ -160,7 +160,7 @@ impl Way {
         }
     }
 
-    /// Takes other ends, if they are others. What is in flight between the old ones is not
+    /// Sets other ends, if they differ. Probes in flight between the old ones are not
     /// counted.
     pub(super) fn join(&mut self, ends: Result<Ends, Miss>, now: u64) {
         if self.ends != ends {
@@ -174,7 +174,7 @@ impl Way {
         }
     }
 
-    /// Takes in what came, gives up what is late, sends what is due.
+    /// Reads what arrived, gives up what is late, sends what is due.
     pub(super) fn visit(&mut self, common: &mut Common<'_>) -> Visit {
         let mut visit = Visit::default();
         let opened = self.reopen(common);
@@ -205,7 +205,7 @@ impl Way {
         visit
     }
 
-    /// Opens the socket if there is none and it is time. Returns why there is none.
+    /// Opens the socket if there is none and it is due. Returns why there is none.
     fn reopen(&mut self, common: &mut Common<'_>) -> Result<(), Miss> {
         if self.socket.is_some() {
             return Ok(());
@@ -346,7 +346,7 @@ impl Way {
         }
     }
 
-    /// One packet further in the look for hops.
+    /// One packet further in the trace of hops.
     fn look(&mut self, common: &mut Common<'_>) {
         let now = common.now.steady;
         if self.socket.is_none() {
@@ -384,7 +384,7 @@ impl Way {
         }
     }
 
-    /// Sends; reports when, and the how-many-th datagram of the socket it was. None without a
+    /// Sends; returns the time, and the number of the datagram on the socket. None without a
     /// socket.
     fn send(&mut self, question: Question, hop: Option<u8>) -> Option<Result<(Now, u32), Miss>> {
         let socket = self.socket.as_ref()?;

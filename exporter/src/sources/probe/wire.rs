@@ -1,4 +1,4 @@
-//! What a probe looks like on the wire: 64 bytes that ask, and the same 64 bytes that answer.
+//! Wire format of a probe: a request of 64 bytes, and the same 64 bytes as the reply.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -12,40 +12,40 @@
 //! | 24-31 | in an answer: nanoseconds that the question spent in the node that answers; all ones if not known |
 //! | 32-63 | 0 |
 //!
-//! Numbers are in network order. An answer is never longer than its question.
+//! Numbers are in network order. A reply is never longer than its request.
 
-/// Bytes of a probe and of its answer.
+/// Bytes of a probe and of its reply.
 pub const LENGTH: usize = 64;
 
 pub(super) const MAGIC: [u8; 4] = *b"RSPB";
 pub(super) const VERSION: u8 = 1;
 const ASKS: u8 = 1;
 const ANSWERS: u8 = 2;
-/// In place of a time in the node that answers.
+/// In place of a processing time.
 const UNKNOWN: u64 = u64::MAX;
 
 /// Sender and sequence of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
-    /// Of the asking process: distinguishes its answers from those to the process before it.
+    /// Of the sending process: distinguishes its replies from those to a previous process.
     pub token: u64,
     /// Within the flow.
     pub sequence: u64,
-    /// 0 for a probe that counts; else the time to live of a packet that looks for a hop.
+    /// 0 for a probe that counts; else the time to live of a packet that traces a hop.
     pub hop: u8,
 }
 
 /// One packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packet {
-    /// A probe on its way out.
+    /// A request.
     Question(Question),
-    /// A probe on its way back.
+    /// A reply.
     Answer {
-        /// What was asked.
+        /// The request.
         question: Question,
-        /// Time that the question spent in the node that answers, nanoseconds; none if that node could not
-        /// report.
+        /// Processing time of the responder, nanoseconds; none if that node could not
+        /// report it.
         residence_nanos: Option<u64>,
     },
 }
@@ -71,7 +71,7 @@ impl Packet {
         bytes
     }
 
-    /// Reads a datagram; none if it is no probe of this version. What is longer is read as far as it is understood.
+    /// Reads a datagram; none if it is not a probe of this version. Of a longer one, the known part is read.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < LENGTH {
             return None;
@@ -93,8 +93,8 @@ impl Packet {
     }
 }
 
-/// The time to live that a question of ours was sent with, from what a router quotes of it: 8 bytes are enough, and
-/// a router need not quote any.
+/// The time to live that a request of ours was sent with, from what a router quotes of it: 8 bytes are enough, and
+/// a router may quote none.
 pub fn quoted_hop(bytes: &[u8]) -> Option<u8> {
     head(bytes).and_then(|(kind, hop)| (kind == ASKS).then_some(hop))
 }

@@ -11,13 +11,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Descriptors that the exporter allows itself, where the hard limit does.
 const WANTED: u64 = 65_536;
 /// Descriptors left for everything that is not cached here: scrapes, the NVML worker's pipes, netlink,
-/// the directories and files that each sampler opens for a moment. Where the limit is so low that this
+/// the directories and files that each sampler opens briefly. Where the limit is so low that this
 /// would take more than half of it, half is left.
 const RESERVED: u64 = 128;
 
 /// Places taken.
 static KEPT: AtomicU64 = AtomicU64::new(0);
-/// Places there are; the limit is raised and asked for once.
+/// Number of slots; the limit is raised and read once.
 static PLACES: OnceLock<u64> = OnceLock::new();
 
 /// An open file that holds one of the places.
@@ -25,7 +25,7 @@ static PLACES: OnceLock<u64> = OnceLock::new();
 pub(super) struct Descriptor(OwnedFd);
 
 impl Descriptor {
-    /// Keeps an open file, or gives it back where every place is taken.
+    /// Keeps an open file, or closes it if every slot is taken.
     pub(super) fn keep(file: OwnedFd) -> Result<Self, OwnedFd> {
         let places = *PLACES.get_or_init(|| places(raise_limit()));
         let free = |kept: u64| (kept < places).then_some(kept + 1);
@@ -48,7 +48,7 @@ impl Drop for Descriptor {
     }
 }
 
-/// How many files may stay open under a limit; none is without end.
+/// How many files may stay open under a limit; none is unlimited.
 fn places(limit: Option<u64>) -> u64 {
     let limit = limit.unwrap_or(WANTED);
     limit - RESERVED.min(limit / 2)

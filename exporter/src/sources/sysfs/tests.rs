@@ -1,4 +1,4 @@
-//! Files that lie, vanish, come back and lead out of the root.
+//! Files with wrong content, that vanish, come back and lead out of the root.
 
 use super::*;
 

@@ -1,6 +1,6 @@
-//! What a thread reads at this moment and which files it refused, for a caller that must name them.
+//! The file that a thread is reading and the files that it refused, for a caller that must name them.
 //!
-//! Off by default: a thread without a [`Watch`] pays one look at a thread-local for each read.
+//! Off by default: a thread without a [`Watch`] pays one access to a thread-local for each read.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::FileType;
 
-/// Refused files that the log names; beyond them it is silent, so that a broken tree cannot fill it.
+/// Refused files that the log names; beyond them it logs nothing, so that a broken tree cannot fill it.
 const MOST_LOGGED: usize = 64;
 
 thread_local! {
@@ -41,7 +41,7 @@ impl Watch {
         WATCH.with_borrow_mut(|watch| *watch = Some(Arc::clone(self)));
     }
 
-    /// The file or directory that the thread reads at this moment.
+    /// The file or directory that the thread is reading.
     pub fn current(&self) -> Option<PathBuf> {
         lock(&self.current).clone()
     }
@@ -82,7 +82,7 @@ pub(super) fn refuse(path: &Path, kind: &'static str) {
     }
 }
 
-/// What a file is that is not read; none for a regular file, and for a directory, which fails by itself.
+/// The type of a file that is not read; none for a regular file, and for a directory, which fails by itself.
 pub(super) fn refused_kind(kind: FileType) -> Option<&'static str> {
     match kind {
         FileType::Fifo => Some("a FIFO"),

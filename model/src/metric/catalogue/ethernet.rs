@@ -1,4 +1,4 @@
-//! Ethernet NICs: counters of their drivers, configuration, neighbours. RoCE NICs by default.
+//! Ethernet NICs: counters of their drivers, configuration, neighbors. RoCE NICs by default.
 
 catalogue! {
     after rdma;

@@ -1,4 +1,4 @@
-//! The host: stalls, the scheduler, the way to storage.
+//! The host: stalls, the scheduler, the path to storage.
 
 catalogue! {
     after workload;

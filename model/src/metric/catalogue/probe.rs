@@ -1,4 +1,4 @@
-//! Probes: small packets between NICs of different nodes, each on a way that is pinned by its source port.
+//! Probes: small packets between NICs of different nodes, each on a path that is pinned by its source port.
 
 catalogue! {
     after host;

@@ -1,4 +1,4 @@
-//! RDMA devices and ports: state, counters, which source was believed, one vocabulary over drivers, peaks.
+//! RDMA devices and ports: state, counters, which source is used, uniform names across drivers, peaks.
 
 catalogue! {
     after pcie;

@@ -1,4 +1,4 @@
-//! Switches: state and counters of their ports, whoever read them: a sweep of the subnet or another exporter.
+//! Switches: state and counters of their ports, read by a sweep of the subnet or from another exporter.
 //!
 //! `port` is the port's name as the fabric prints it: InfiniBand's decimal number, or `Ethernet48`.
 

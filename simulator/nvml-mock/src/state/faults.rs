@@ -1,4 +1,4 @@
-//! What goes wrong and what happens: injected faults, events, and the processes on a GPU.
+//! Injected faults, events, and the processes on a GPU.
 
 use std::fmt;
 
@@ -20,9 +20,9 @@ pub enum Effect {
     Fail(u32),
     /// `hang <function>`: blocks until the line is gone.
     Hang,
-    /// `delay <function> <milliseconds>`: answers late.
+    /// `delay <function> <milliseconds>`: returns late.
     Delay(u32),
-    /// `spoil field.<id> <code>`: fails every call for several fields of which this one is in. Alone it answers.
+    /// `spoil field.<id> <code>`: fails every call for several fields of which this one is in. Alone it succeeds.
     Spoil(u32),
 }
 
@@ -54,7 +54,7 @@ impl Fault {
         }
     }
 
-    /// Answers `function` after `milliseconds`.
+    /// Returns from `function` after `milliseconds`.
     #[must_use]
     pub fn delay(function: &str, milliseconds: u32) -> Self {
         Self {
@@ -102,14 +102,14 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Something that NVML tells those who wait for it, once per event set.
+/// An event that NVML delivers, once per event set.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Event {
     /// `nvmlEventType...`: 8 an XID, 0x4000 GPU unavailable, 0x8000 recovery action.
     pub kind: u64,
     /// The XID, or 0.
     pub data: u64,
-    /// Tells two equal events apart.
+    /// Distinguishes two equal events.
     pub sequence: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One GPU, as the state file describes it; silent keys answer like a busy H100 of an HGX board.
+//! One GPU, as the state file describes it; keys without a line default to a busy H100 of an HGX board.
 
 use super::faults::{Event, Fault, Process};
 use super::link::LinkState;
@@ -16,7 +16,7 @@ pub const HGX_LINKS: usize = 18;
 const HGX_BUSES: [u8; 8] = [0x1b, 0x43, 0x52, 0x61, 0x9d, 0xc3, 0xd1, 0xdf];
 
 keyed_struct! {
-    /// What one GPU answers. Lines: `gpu <index|*> <key> <value>`.
+    /// State of one GPU. Lines: `gpu <index|*> <key> <value>`.
     ///
     /// Most values are those of an H100 under load with driver 590.48.01, as `nvidia-smi -q` printed them.
     GpuState {
@@ -238,7 +238,7 @@ keyed_struct! {
         /// 0 not supported, 1 healthy, 2 unhealthy, 3 limited capacity.
         fabric_health_summary: u8 = 0,
 
-        /// Serial number of the rack's chassis; empty where the board knows nothing of a rack, before Blackwell.
+        /// Serial number of the rack's chassis; empty where the board does not report a rack, before Blackwell.
         platform_chassis_serial: String = String::new(),
         /// Slot in the chassis, switches counted.
         platform_slot: u8 = 0,
@@ -246,7 +246,7 @@ keyed_struct! {
         platform_tray: u8 = 0,
         /// Node within the tray.
         platform_host: u8 = 0,
-        /// What kind of NVLink peer the platform says it has.
+        /// Kind of NVLink peer that the platform reports.
         platform_peer_type: u8 = 0,
         /// InfiniBand GUID of the GPU in the rack's fabric, first byte first.
         platform_guid: [u8; 8] = [0; 8],
@@ -258,14 +258,14 @@ keyed_struct! {
         /// Replays on each.
         c2c_replays: u32 = 0,
 
-        /// Whether performance monitoring answers, as on Hopper and later; off because a value that never
+        /// Whether performance monitoring is supported, as on Hopper and later; off because a value that never
         /// changes is not what a GPU shows.
         gpm: bool = false,
-        /// SMs at work, thousandths, over any window.
+        /// Active SMs, thousandths, over any window.
         gpm_sm_active_permille: u32 = 0,
         /// Resident warps, thousandths.
         gpm_sm_occupancy_permille: u32 = 0,
-        /// Tensor operations, thousandths of the time, over any window; the two below tell it unless they are zero.
+        /// Tensor operations, thousandths of the time, over any window; the two below override it unless they are zero.
         gpm_tensor_active_permille: u32 = 0,
         /// Time with tensor operations since some moment.
         gpm_tensor_active_nanoseconds: u64 = 0,
@@ -283,7 +283,7 @@ keyed_struct! {
         gpm_nvlink_receive_mebibytes_per_second: u32 = 0,
         /// Whether it counts since the reboot too, as newer drivers do; NVLink bytes are those of the links.
         gpm_counters: bool = false,
-        /// The driver refuses a whole call that holds a number that it does not know.
+        /// The driver refuses a whole call that contains an unknown number.
         gpm_refuses_unknown: bool = false,
         /// SM cycles.
         gpm_sm_elapsed_cycles: u64 = 0,
@@ -311,7 +311,7 @@ keyed_struct! {
 
         /// Event bits that can be registered.
         event_types_supported: u64 = 0xff9f,
-        /// How long each field read says that it took.
+        /// Reported duration of each field read.
         field_latency_microseconds: u64 = 3,
     }
     beside {
@@ -325,7 +325,7 @@ keyed_struct! {
         vgpus: Vec<Vgpu>,
         /// What happened to it. Lines: `gpu <index|*> xid <code> <sequence>` and `... event <type> <data> <sequence>`.
         events: Vec<Event>,
-        /// What goes wrong. Lines: `gpu <index|*> fail|hang|delay <function|*> ...`.
+        /// Injected faults. Lines: `gpu <index|*> fail|hang|delay <function|*> ...`.
         faults: Vec<Fault>,
     }
 }

@@ -12,7 +12,7 @@ pub const SWITCHES: [PciAddress; 4] = [
 ];
 
 keyed_struct! {
-    /// What one NVLink answers. Lines: `nvlink <gpu|*> <link|*> <key> <value>`.
+    /// State of one NVLink. Lines: `nvlink <gpu|*> <link|*> <key> <value>`.
     LinkState {
         /// 0 inactive, 1 active, 2 asleep (healthy).
         state: u32 = 1,
@@ -83,7 +83,7 @@ keyed_struct! {
         symbol_errors: u64 = 0,
         /// Symbol error rate as NVML packs it: mantissa and exponent.
         symbol_ber_packed: u64 = 0,
-        /// Code words by the number of symbols that error correction mended, 0 to 15.
+        /// Code words by the number of symbols that FEC corrected, 0 to 15.
         fec_history: [u64; 16] = [0; 16],
         /// Port register: times that the link went down.
         prm_link_downs: u64 = 0,
@@ -105,7 +105,7 @@ keyed_struct! {
 
 impl LinkState {
     /// Link `link` of GPU `gpu` in an HGX board: spread over four NVSwitches, 5, 5, 4 and 4 links each. Which link
-    /// goes to which switch and port is our choice; the real order is not documented.
+    /// connects to which switch and port is our choice; the real order is not documented.
     #[must_use]
     pub fn hgx(gpu: usize, link: usize) -> Self {
         let port = gpu * 5 + link / SWITCHES.len();

@@ -20,7 +20,7 @@ pub struct MigDevice {
     pub total_bytes: u64,
     /// Allocated part of it.
     pub used_bytes: u64,
-    /// SMs, tensor cores and memory bandwidth at work, thousandths each.
+    /// SMs, tensor cores and memory bandwidth in use, thousandths each.
     pub active_permille: u32,
 }
 

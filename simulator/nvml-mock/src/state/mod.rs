@@ -1,7 +1,7 @@
-//! The state file: what the GPUs of one node answer, as text and as types; compiled into the mock and the simulator.
+//! The state file: the state of the GPUs of one node, as text and as types; compiled into the mock and the simulator.
 //!
-//! One line says one thing, a later line wins, and what no line says is as on a busy HGX H100. `#` starts a comment
-//! line. `*` stands for every GPU, link or function. Numbers are decimal, or hexadecimal after `0x`.
+//! One line sets one value, a later line wins, and values without a line are as on a busy HGX H100. `#` starts a comment
+//! line. `*` matches every GPU, link or function. Numbers are decimal, or hexadecimal after `0x`.
 //!
 //! ```text
 //! gpus 8                                   how many; 8 without this line
@@ -12,12 +12,12 @@
 //! gpu 2 process compute 4242 1073741824    a process: pid, bytes
 //! gpu 0 mig 3 0 1g.10gb 10468982784 0 850  a MIG device: GPU instance, compute instance, profile, bytes, used, active
 //! gpu 0 vgpu 3251 <uuid> <vm> 0 5 GRID A100-10C  a vGPU: number, UUIDs of it and its VM, bytes, license, type
-//! gpu 2 xid 79 1                           an event, delivered once; the last number tells equal ones apart
+//! gpu 2 xid 79 1                           an event, delivered once; the last number distinguishes equal ones
 //! gpu 2 event 0x4000 0 2                   an event by NVML's type and data
 //! gpu 3 fail nvmlDeviceGetTemperature 15   nvmlReturn_t instead of an answer; also field.186, and *
 //! gpu 3 spoil field.206 999                fails every call for several fields of which this one is in
 //! gpu 3 hang *                             blocks until the line is gone
-//! gpu 3 delay * 45000                      answers after so many milliseconds
+//! gpu 3 delay * 45000                      returns after so many milliseconds
 //! fail nvmlInit_v2 18                      fail, hang and delay without a GPU concern the whole node
 //! ```
 
@@ -51,7 +51,7 @@ pub const MAX_GPUS: usize = 64;
 pub const MAX_LINKS: usize = 36;
 
 keyed_struct! {
-    /// What NVML answers on one node. Lines: `<key> <value>`, `gpus <count>`, `crash`, `fail|hang|delay <function|*> ...`.
+    /// State of NVML on one node. Lines: `<key> <value>`, `gpus <count>`, `crash`, `fail|hang|delay <function|*> ...`.
     NodeGpus {
         /// Driver version; from 580.82 on, the field ids 251 to 273 have their second numbering.
         driver: String = "590.48.01".into(),
@@ -71,7 +71,7 @@ keyed_struct! {
 }
 
 impl NodeGpus {
-    /// GPUs of a node where the file does not say `gpus`.
+    /// GPUs of a node where the file does not set `gpus`.
     pub const DEFAULT_GPUS: usize = 8;
 
     /// A node with `count` H100, or [`MAX_GPUS`] if that is less.

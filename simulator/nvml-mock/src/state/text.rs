@@ -18,7 +18,7 @@ pub struct LineError {
     pub line: usize,
     /// The line itself.
     pub text: String,
-    /// What should stand there.
+    /// What is expected there.
     pub expected: String,
 }
 
@@ -33,8 +33,8 @@ impl Display for LineError {
 }
 
 impl NodeGpus {
-    /// Reads a state file. Lines are applied in order, a later one wins; `gpus` counts wherever it stands. Bad lines
-    /// change nothing and are handed back.
+    /// Reads a state file. Lines are applied in order, a later one wins; `gpus` counts at any position. Invalid lines
+    /// change nothing and are returned.
     #[must_use]
     pub fn parse(text: &str) -> (Self, Vec<LineError>) {
         let mut node = Self::h100(gpu_count(text));
@@ -167,7 +167,7 @@ impl GpuState {
     }
 }
 
-/// Lines with something to say, numbered from 1.
+/// Lines with content, numbered from 1.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let numbered = text
         .lines()
@@ -215,7 +215,7 @@ fn select(which: &str, len: usize, what: &str) -> Result<Range<usize>, String> {
     }
 }
 
-/// What to expect instead of an unknown word: the known one that takes the fewest edits.
+/// Suggestion for an unknown word: the known one with the smallest edit distance.
 fn closest(word: &str, known: &[&[&str]]) -> String {
     let nearest = known
         .iter()

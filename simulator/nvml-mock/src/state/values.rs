@@ -1,10 +1,10 @@
-//! How one value stands in the state file, and the macro that makes a struct out of a table of keys.
+//! Format of one value in the state file, and the macro that makes a struct out of a table of keys.
 
 use std::fmt::Display;
 
 /// A value that a person can write behind a key.
 pub trait Value: Sized {
-    /// Reads the rest of a line; the error says what was expected.
+    /// Reads the rest of a line; the error names what was expected.
     ///
     /// # Errors
     /// The text does not have the expected form.
@@ -57,7 +57,7 @@ impl Value for bool {
     }
 }
 
-/// `unsupported` makes the functions behind the key answer `NVML_ERROR_NOT_SUPPORTED`.
+/// `unsupported` makes the functions behind the key return `NVML_ERROR_NOT_SUPPORTED`.
 impl<T: Value> Value for Option<T> {
     fn parse(text: &str) -> Result<Self, String> {
         if text == "unsupported" {
@@ -89,9 +89,9 @@ impl<T: Value + Copy + Default + Display, const N: usize> Value for [T; N] {
     }
 }
 
-/// Defines a struct whose public fields are the keys of the state file, with their values where the file is silent.
+/// Defines a struct whose public fields are the keys of the state file, with their default values.
 ///
-/// Fields behind `beside` are no keys: the parser handles their lines itself. The caller has [`Value`] in scope.
+/// Fields behind `beside` are not keys: the parser handles their lines itself. The caller has [`Value`] in scope.
 macro_rules! keyed_struct {
     (
         $(#[$meta:meta])*

@@ -11,7 +11,7 @@ pub struct Vgpu {
     pub instance: u32,
     /// Its UUID.
     pub uuid: String,
-    /// The virtual machine: a UUID, or whatever the hypervisor calls it. One word.
+    /// The virtual machine: a UUID, or the hypervisor's name for it. One word.
     pub vm: String,
     /// Framebuffer that the virtual machine uses.
     pub used_bytes: u64,

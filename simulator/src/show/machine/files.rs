@@ -95,7 +95,7 @@ pub(crate) struct LiveFile {
 }
 
 impl LiveFile {
-    /// Gives the file a new line, if it differs from the one that it has.
+    /// Writes a new line to the file, if it differs from the current one.
     pub(crate) fn set(&mut self, text: &str) -> Result<(), TreeError> {
         if self.text == text {
             return Ok(());
@@ -104,7 +104,7 @@ impl LiveFile {
             .write(true)
             .open(&self.path)
             .map_err(at(&self.path))?;
-        // A shorter line is filled up with line ends, so that a reader who comes between the write and
+        // A shorter line is filled up with line ends, so that a reader between the write and
         // the cut sees white space behind it and not the tail of the old line.
         let mut bytes = text.as_bytes().to_vec();
         bytes.resize(bytes.len().max(self.text.len()) + 1, b'\n');
@@ -126,7 +126,7 @@ pub(crate) struct BinaryFile {
 }
 
 impl BinaryFile {
-    /// Gives the bytes at a place other values, if they differ from those that they have.
+    /// Writes the bytes at a position, if they differ from the current ones.
     pub(crate) fn set(&mut self, place: usize, values: &[u8]) -> Result<(), TreeError> {
         let known = &mut self.bytes[place..place + values.len()];
         if known == values {

@@ -64,7 +64,7 @@ fn numa_node(shape: &Shape, number: u8) -> u32 {
     branch.map_or(0, |branch| branch.numa_node.into())
 }
 
-/// Gives a GPU what its product has.
+/// Sets the values of a GPU's product.
 fn fit(gpu: &mut GpuState, number: u8, shape: &Shape) {
     let model = &shape.gpu;
     model.name.clone_into(&mut gpu.name);
@@ -113,7 +113,7 @@ struct Domain {
 const WHOLE_DOMAIN: u32 = 32_766;
 /// Keeps the noise of domains apart from that of GPUs.
 const DOMAINS: u64 = 1 << 32;
-/// Every two-bit answer of the health mask is "no", and the configuration is right.
+/// Every two-bit field of the health mask is "no", and the configuration is right.
 const HEALTHY: u32 = 0x1aa;
 
 impl Domain {

@@ -69,7 +69,7 @@ pub(super) fn write(
     let guid = grouped(nic.guid);
     for (name, text) in [
         ("node_guid", guid.as_str()),
-        // The driver answers from its cache for so many milliseconds.
+        // The driver returns values from its cache for so many milliseconds.
         ("ports/1/hw_counters/lifespan", "10"),
     ] {
         tree.line(&format!("{folder}/{name}"), text)?;

@@ -1,4 +1,4 @@
-//! How long slow probes take.
+//! The latency of slow probes.
 
 use super::{Prober, RECOVERY_SECONDS, Way, retraining};
 use crate::cluster::Cluster;

@@ -35,7 +35,7 @@ pub struct Probing {
     pub flows: u8,
     /// Time between two probes of a flow.
     pub interval_seconds: f64,
-    /// A round trip that takes longer is slow.
+    /// A longer round trip is slow.
     pub slow_seconds: f64,
     /// Whether routers identify themselves to probes. InfiniBand switches never do.
     pub hops: bool,
@@ -73,7 +73,7 @@ struct Flow {
 /// Counts by the bounds of latencies, and those beyond the last.
 type Counts = [u64; LATENCY_BOUNDS_NANOS.len() + 1];
 
-/// Time over which exporters take quantiles, seconds.
+/// Window of exporters' quantiles, seconds.
 const QUANTILES_SECONDS: f64 = 300.0;
 
 /// Round trips of one node on paths of one class.
@@ -82,7 +82,7 @@ struct RoundTrips {
     lost: u64,
     counts: Counts,
     seconds: f64,
-    /// The counts at earlier moments, oldest first.
+    /// The counts at earlier times, oldest first.
     before: VecDeque<(f64, Counts)>,
 }
 
@@ -320,7 +320,7 @@ fn flows(plan: &Wiring, probing: Probing) -> Vec<Flow> {
         }
         let count = far.iter().map(Vec::len).sum::<usize>().min(probing.far);
         for step in 0..if far.is_empty() { 0 } else { count } {
-            // Each NIC of a leaf begins with another leaf, so that every pair of leaves is asked.
+            // Each NIC of a leaf begins with another leaf, so that every pair of leaves is probed.
             let nics = &far[(at * count + step) % far.len()];
             let to = nics[(at + step / far.len()) % nics.len()];
             flows.extend((0..probing.flows).map(|number| flow(plan, (from, to), number)));

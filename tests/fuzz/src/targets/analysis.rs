@@ -1,4 +1,4 @@
-//! What exporters and jobs say, up to incidents and what the API shows of them.
+//! Data from exporters and jobs, up to incidents and their API output.
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::diagnose::incident::Incident;
@@ -9,11 +9,11 @@ use railscope_model::identity::NodeName;
 
 use super::web::{FABRIC, NOW, show};
 
-/// Between one page and the next.
+/// Separator between two expositions.
 const BETWEEN: &str = "\n--\n";
-/// Hosts of the fabric; each says the pages in turn, begun at another one.
+/// Hosts of the fabric; each serves the expositions in turn, starting at another one.
 const HOSTS: [&str; 3] = ["gpu-01", "gpu-02", "gpu-03"];
-/// Seconds between two pages of a host, and how many of them: more than a detector's window of minutes.
+/// Seconds between two scrapes of a host, and how many of them: more than a detector's window of minutes.
 const STEP: u64 = 30;
 const STEPS: u64 = 8;
 
@@ -27,7 +27,7 @@ fn analyzer() -> Analyzer {
     analyzer
 }
 
-/// Pages of our own exporter: identity, counters, ages, jobs.
+/// Expositions of our own exporter: identity, counters, ages, jobs.
 pub(crate) fn own_page(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let pages: Vec<_> = text.split(BETWEEN).collect();
@@ -47,7 +47,7 @@ pub(crate) fn own_page(bytes: &[u8]) {
     }
 }
 
-/// The root first, and no more than all of the blame.
+/// The root first, and a total share of at most 1.
 fn shares_the_blame(incident: &Incident) {
     let weighed = incident.weighed.as_ref().expect("it was seen in this tick");
     assert_eq!(weighed.candidates[0].part, incident.root);
@@ -60,7 +60,7 @@ fn shares_the_blame(incident: &Incident) {
     assert!(chances.iter().sum::<f64>() <= 1.0 + 1e-9, "{weighed:?}");
 }
 
-/// Lines of NCCL's Inspector, then who waits for whom.
+/// Lines of NCCL's Inspector, then the stragglers.
 pub(crate) fn inspector(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     is_dump(&text);
@@ -79,7 +79,7 @@ pub(crate) fn inspector(bytes: &[u8]) {
     }
 }
 
-/// What `ibnetdiscover` says on standard error, with the sweep before it still known.
+/// Standard error of `ibnetdiscover`, with the previous sweep still known.
 pub(crate) fn complaints(bytes: &[u8]) {
     let older = parse_ibnetdiscover(FABRIC);
     let mut subnet = older.clone();

@@ -1,4 +1,4 @@
-//! Texts that tell of a fabric, up to the verdict and the lint.
+//! Texts that describe a fabric, up to the classification and the lint.
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::lint::lint;
@@ -43,7 +43,7 @@ pub(crate) fn forwarding(bytes: &[u8]) {
     }
 }
 
-/// What a switch prints of its neighbours.
+/// What a switch prints of its neighbors.
 pub(crate) fn lldp_switch(bytes: &[u8]) {
     if let Err(error) = parse_neighbours(&String::from_utf8_lossy(bytes)) {
         assert!(error.contains("expected"), "{error}");
@@ -55,7 +55,7 @@ pub(crate) fn plan(bytes: &[u8], format: &str) {
     file(bytes, format.parse().ok());
 }
 
-/// A file that has to say itself what it is.
+/// A file whose format must be detected.
 pub(crate) fn any_file(bytes: &[u8]) {
     file(bytes, None);
 }

@@ -91,7 +91,7 @@ pub(crate) fn foreign_mapping(bytes: &[u8]) {
     }
 }
 
-/// A page of another exporter, recognised and translated, twice: names are remembered.
+/// An exposition of another exporter, recognized and translated, twice: names are remembered.
 pub(crate) fn foreign_page(bytes: &[u8]) {
     let target = Target {
         about: None,
@@ -130,7 +130,7 @@ pub(crate) fn state_file(bytes: &[u8]) {
     }
 }
 
-/// What an earlier run knew of incidents.
+/// Saved incidents of an earlier run.
 pub(crate) fn incident_file(bytes: &[u8]) {
     let folder = folder();
     std::fs::write(folder.join("incidents.json"), bytes).expect("a file");

@@ -1,4 +1,4 @@
-//! What the exporter hears and reads on a host, and the text that it serves.
+//! What the exporter receives and reads on a host, and the text that it serves.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixDatagram;
@@ -22,10 +22,10 @@ mod state;
 const ERROR: u8 = 2;
 const DONE: u8 = 3;
 const NLDEV: u16 = 5 << 10;
-/// As many as [`rdma_netlink`] asks.
+/// As many as [`rdma_netlink`] requests.
 const QUESTIONS: u32 = 4;
 
-/// A page of any exporter.
+/// An exposition of any exporter.
 pub(crate) fn exposition(bytes: &[u8]) {
     for line in parse(&String::from_utf8_lossy(bytes)) {
         match line {
@@ -45,7 +45,7 @@ pub(crate) fn lldp_json0(bytes: &[u8]) {
     parse_json0(&String::from_utf8_lossy(bytes));
 }
 
-/// Attributes of an answer of the kernel, nested as deep as they say.
+/// Attributes of a reply of the kernel, nested as deep as they specify.
 pub(crate) fn netlink(bytes: &[u8]) {
     if let Ok(attributes) = Attributes::whole(bytes) {
         walk(attributes, 8);
@@ -65,12 +65,12 @@ fn walk(attributes: Attributes<'_>, depth: u8) {
     }
 }
 
-/// Answers of the kernel's RDMA device interface: to each question one datagram with one message, numbered as it is.
+/// Replies of the kernel's RDMA device interface: to each request one datagram with one message, numbered as it is.
 pub(crate) fn rdma_netlink(bytes: &[u8]) {
     let (ours, kernels) = UnixDatagram::pair().expect("a pair of sockets");
     let mut rest = bytes;
     for sequence in 1..=QUESTIONS {
-        // How long the answer is, its kind, its flags.
+        // Length, kind and flags of the reply.
         let [low, high, kind, flags, behind @ ..] = rest else {
             break;
         };
@@ -86,7 +86,7 @@ pub(crate) fn rdma_netlink(bytes: &[u8]) {
             kernels.send(&end).expect("room");
         }
     }
-    // Nothing comes after what is there: who waits for more hears so at once.
+    // Nothing follows: a reader that waits for more gets an error at once.
     ours.shutdown(Shutdown::Read).expect("a socket");
     let Ok(socket) = Socket::over(ours.into()) else {
         return;
@@ -127,7 +127,7 @@ pub(crate) fn probe_packet(bytes: &[u8]) {
     }
 }
 
-/// Whom to probe.
+/// The targets to probe.
 pub(crate) fn probe_list(bytes: &[u8]) {
     match ProbeList::parse("list", &String::from_utf8_lossy(bytes)) {
         Ok(list) => {
@@ -159,7 +159,7 @@ pub(crate) fn web_config(bytes: &[u8]) {
     }
 }
 
-/// The file that the simulated NVML answers from.
+/// The file that the simulated NVML reads.
 pub(crate) fn nvml_mock(bytes: &[u8]) {
     drop(state::NodeGpus::parse(&String::from_utf8_lossy(bytes)));
 }

@@ -1,4 +1,4 @@
-//! Names of parts, as they stand in labels, queries and files.
+//! Names of parts, as used in labels, queries and files.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;

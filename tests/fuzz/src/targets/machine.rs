@@ -1,4 +1,4 @@
-//! A machine whose files say anything: every sampler, then what `railscope check` makes of it.
+//! A machine with arbitrary file contents: every sampler, then the result of `railscope check`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,13 +32,13 @@ const MORE: &[&str] = &[
     "sys/class/dmi/id/chassis_asset_tag",
     "sys/hypervisor/type",
 ];
-/// Between what one file says and the next: no file has it.
+/// Separator between two files' contents: no file has it.
 const BETWEEN: &[u8] = b"\n--\n";
 
 /// A copy of a fixture machine.
 struct Copied {
     root: PathBuf,
-    /// One file of each kind by its path below the root, with what it says, if it is there.
+    /// One file of each kind by its path below the root, with its content, if it exists.
     files: Vec<(String, Option<Vec<u8>>)>,
 }
 
@@ -122,7 +122,7 @@ fn copy(from: &Path, to: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>)
     }
 }
 
-/// Where a word stands in a list; one that does not stand there means another.
+/// Index of a word in a list; an unknown one maps to another.
 fn place<'a>(word: &[u8], mut list: impl ExactSizeIterator<Item = &'a str>) -> usize {
     let sum = word.iter().fold(0_usize, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(usize::from(*byte))
@@ -137,7 +137,7 @@ fn first_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     (line, rest.get(1..).unwrap_or_default())
 }
 
-/// The first line names a machine. Then files follow: a line with the path, then what the file says.
+/// The first line names a machine. Then files follow: a line with the path, then the file's content.
 pub(crate) fn machine_files(bytes: &[u8]) {
     let (name, mut rest) = first_line(bytes);
     let copied = &machines()[place(name, MACHINES.iter().copied())];

@@ -1,7 +1,7 @@
 //! Every fuzz target by name: libFuzzer's (`tests/fuzz/run`) and those of the quick test (`tests/fuzz.rs`) are the same.
 //!
-//! A target gets bytes and must come back: no panic, no overflow, no endless loop. What it reads is used as the
-//! program uses it, so that a graph that no tool would print meets the verdict and the lint too.
+//! A target gets bytes and must return: no panic, no overflow, no endless loop. What it reads is used as the
+//! program uses it, so that a graph that no tool would print reaches classification and lint too.
 
 #![allow(clippy::expect_used)] // a test in all but name
 
@@ -89,7 +89,7 @@ pub(crate) const TARGETS: &[(&str, Run, usize)] = &[
     ("topology-file", fabric::any_file, 300),
 ];
 
-/// Runs a target; says how long this thread had the processor for it, however busy the machine is.
+/// Runs a target; returns this thread's processor time for it, independent of the machine's load.
 pub(crate) fn timed(run: Run, bytes: &[u8]) -> Duration {
     let begun = processor_time();
     run(bytes);

@@ -1,4 +1,4 @@
-//! An own sweep of a fabric that answers with anything.
+//! An own sweep of a fabric that replies with anything.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,13 +8,13 @@ use railscope_collector::sources::mad_sweep::mad::{Bytes, Destination};
 use railscope_collector::sources::mad_sweep::transport::{Received, Transport};
 use railscope_collector::sources::mad_sweep::{Settings, Sweeper};
 
-/// Where the attribute of an answer begins, behind what must fit its question.
+/// Where the attribute of a reply begins, after what must match its request.
 const DATA: usize = 64;
 const GET_RESPONSE: u8 = 0x81;
-/// Answers of one sweep; a fabric that goes on for ever is cut off there.
+/// Replies of one sweep; an endless fabric is cut off there.
 const MOST: usize = 4_096;
 
-/// Answers each question with the next bytes of the input.
+/// Replies to each request with the next bytes of the input.
 struct Anything {
     bytes: VecDeque<u8>,
     asked: VecDeque<Bytes>,

@@ -32,7 +32,7 @@ fn runtime() -> Runtime {
     runtime.expect("a runtime")
 }
 
-/// The API over what a tick said.
+/// The API over the result of a tick.
 fn api_over(view: ClusterView) -> Router {
     static CONFIG: OnceLock<Config> = OnceLock::new();
     let mut state = State::new(CONFIG.get_or_init(Config::default), now);
@@ -41,7 +41,7 @@ fn api_over(view: ClusterView) -> Router {
     router(Arc::new(state))
 }
 
-/// A collector that knows a small fabric.
+/// A collector with a small fabric.
 fn collector() -> &'static (Runtime, Router) {
     static COLLECTOR: OnceLock<(Runtime, Router)> = OnceLock::new();
     COLLECTOR.get_or_init(|| {
@@ -51,7 +51,7 @@ fn collector() -> &'static (Runtime, Router) {
     })
 }
 
-/// What people and programs ask for most.
+/// The most common requests.
 const PAGES: &[&str] = &[
     "/",
     "/metrics",
@@ -66,7 +66,7 @@ const PAGES: &[&str] = &[
     "/api/v1/topology/export?to=slurm-tree",
 ];
 
-/// Shows a tick as the page and the API do.
+/// Shows a tick as the web page and the API do.
 pub(crate) fn show(view: ClusterView) {
     let (runtime, _) = collector();
     let router = api_over(view);

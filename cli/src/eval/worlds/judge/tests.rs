@@ -1,4 +1,4 @@
-//! Outcomes of small hand-made truths and incidents.
+//! Results for small hand-made truths and incidents.
 
 use super::*;
 

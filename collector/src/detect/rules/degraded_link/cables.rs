@@ -1,4 +1,4 @@
-//! Cables that the fabric shows as lost, or slower than those laid with them. A fabric that was not
+//! Cables that the fabric shows as lost, or slower than their peers. A fabric that was not
 //! built again shows the same.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(super) struct Cables {
 }
 
 impl Cables {
-    /// Looks at the fabric, if it is another.
+    /// Evaluates the fabric, if it has changed.
     pub(super) fn refresh(&mut self, view: &View<'_>) {
         if self.epoch.replace(view.epoch) == Some(view.epoch) {
             return;
@@ -39,7 +39,7 @@ impl Cables {
 }
 
 /// Missing cables: an earlier sweep of the subnet saw them and the last complete one did not, or a
-/// neighbor is silent and the port towards it down.
+/// neighbor is no longer received and the port towards it is down.
 fn one_lost(view: &View<'_>, id: LinkId) -> Option<Evidence> {
     let part = view.fabric.cable_part(id)?;
     let (link, [a, b]) = view.fabric.link(id)?;

@@ -14,8 +14,8 @@ use crate::detect::detector::{Evidence, View};
 /// A port of a switch.
 type Port = (PartId, u16);
 
-/// Ports of switches that are down, as their switches report since the newest sweep. What a sweep reports later, or
-/// at the same moment, is the newer report.
+/// Ports of switches that are down, as their switches report since the newest sweep. A sweep that is newer, or
+/// of the same time, takes precedence.
 fn dark_ports(view: &View<'_>) -> BTreeSet<Port> {
     let mut dark = BTreeSet::new();
     for (switch, history) in view.history.fresh_switches(view.now) {

@@ -26,7 +26,7 @@ enum Port {
     Switch(SwitchName, String),
 }
 
-/// By how much the two ends of a cable may be seen to fall apart: two scrapes of the slower of the two sources. For so long a
+/// Maximum time between the speed drops seen at the two ends of a cable: two scrapes of the slower source. For so long a
 /// switch port without a known cable waits for the other end.
 const APART_SECONDS: f64 = 30.0;
 

@@ -70,7 +70,7 @@ impl PcieEnd {
         (&self.kind, max.map(f64::to_bits).ok_or(&self.model))
     }
 
-    /// Whether it is a peer in this cohort. One whose maximum is not reported and that runs with as much could do as much: the
+    /// Whether it is a peer in this cohort. If its maximum is not reported, a link that runs as fast counts as one: the
     /// exporter's default profile has the maximum of links only that fall short of it.
     fn is_of(&self, cohort: Cohort<'_>, max: Option<f64>, value: Option<f64>) -> bool {
         let runs_with = (self.kind.as_str(), Ok(value.unwrap_or(0.0).to_bits()));
@@ -86,8 +86,8 @@ impl PcieEnd {
     }
 }
 
-/// What decides which peers a link has: those that could do as much, or are of the same model where
-/// no source reports what they could do.
+/// Determines the peers of a link: those with the same maximum, or of the same model where
+/// no source reports the maximum.
 type Cohort<'a> = (&'a str, Result<u64, &'a str>);
 
 /// What a cohort's links run with, and how many of them do.

@@ -1,4 +1,4 @@
-//! Errors that happen now on one component, then on another, and how many of them are no more than chance.
+//! Errors that move from component to component, and how many of them are explained by chance.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const REMEMBERED_SECONDS: f64 = 3600.0;
 /// Which components had errors of one kind lately.
 #[derive(Debug, Default)]
 pub(super) struct Background {
-    /// When it began to look.
+    /// Start of observation.
     since: Option<Timestamp>,
     risen: BTreeMap<Part, Risen>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Background {
 #[derive(Debug)]
 struct Risen {
     last: Timestamp,
-    /// When the newest of its windows began.
+    /// Start of the newest of its windows.
     begun: Timestamp,
     /// Windows with errors.
     windows: f64,
@@ -43,14 +43,14 @@ pub(super) struct Usual<'a> {
 }
 
 impl Background {
-    /// Forgets what is too long ago, and notes when it began to look.
+    /// Drops what is too old, and records the start of observation.
     pub(super) fn begin(&mut self, now: Timestamp) {
         self.since.get_or_insert(now);
         self.risen
             .retain(|_, risen| now.seconds_since(risen.last) <= REMEMBERED_SECONDS);
     }
 
-    /// Notes how much the counter rose on all components, those of one owner together.
+    /// Records the counter's increase on all components, those of one owner together.
     pub(super) fn note(&mut self, all: &[Rise], now: Timestamp) -> Usual<'_> {
         let some = || all.iter().filter(|rise| rise.amount >= 1.0);
         for rise in some() {
@@ -99,7 +99,7 @@ impl Usual<'_> {
     }
 }
 
-/// Who counts a rise: its switch, or its node.
+/// The device that counts an increase: its switch or its node.
 fn counted_by(rise: &Rise) -> Option<&str> {
     let switch = rise.seen_at.as_ref().map(SwitchName::as_str);
     switch.or_else(|| owner(&rise.part))

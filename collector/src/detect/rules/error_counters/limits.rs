@@ -48,7 +48,7 @@ pub(super) fn bit_errors() -> Threshold {
     )
 }
 
-/// How much of an error is too much.
+/// Limit above which an error is reported.
 pub(super) struct Limit {
     pub(super) metric: &'static Metric,
     /// The last label; empty for a metric that has none but those that name the part.
@@ -61,7 +61,7 @@ pub(super) struct Limit {
     pub(super) of_bits: bool,
     /// Whether each one is a fault, however many parts have one.
     pub(super) is_fatal: bool,
-    /// Fewest errors in the window that are looked at at all.
+    /// Fewest errors in the window that are evaluated.
     pub(super) at_least: f64,
     /// Whether it counts lost links: those wait, and are not reported where the switch is down.
     pub(super) of_losses: bool,
@@ -177,13 +177,13 @@ impl Limit {
         self.per_hour.max(speed.map_or(0.0, of_speed))
     }
 
-    /// Whether it is too much: to begin with by more than chance, which would else end an incident at a rate near the limit
-    /// and begin the next.
+    /// Whether it exceeds the limit: initially by more than chance, which would otherwise end an incident at a rate near the limit
+    /// and open the next.
     pub(super) fn is_passed_by(&self, view: &View<'_>, rise: &Rise, is_reported: bool) -> bool {
         if rise.amount < self.at_least {
             return false;
         }
-        // Evaluated over the whole window: two errors in the first five seconds are no rate.
+        // Evaluated over the whole window: two errors in the first five seconds do not make a rate.
         let seconds = rise.seconds.max(WINDOW_SECONDS);
         let expected = self.per_hour_of(view, &rise.part) * seconds / 3600.0;
         let deviations = if is_reported { 0.0 } else { DEVIATIONS };

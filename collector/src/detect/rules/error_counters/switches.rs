@@ -25,14 +25,14 @@ pub(super) fn threshold() -> Threshold {
     )
 }
 
-/// What is looked at on all switches, by limit.
+/// Increases on all switches, by limit.
 pub(super) fn observe(view: &View<'_>, all: &mut [Vec<Rise>; LIMITS.len()]) {
     for (limit, high) in LIMITS.iter().zip(all) {
         rises(view, limit, limit.at_least, high);
     }
 }
 
-/// What a limit looks at, of ports that rose by `least`.
+/// Increases that a limit evaluates, of ports with at least `least`.
 pub(super) fn rises(view: &View<'_>, limit: &Limit, least: f64, rises: &mut Vec<Rise>) {
     if limit.names != Names::SwitchPort {
         return;

@@ -21,7 +21,7 @@ const MIN_RISE: f64 = 6.0;
 const STILL: f64 = 0.5;
 /// Most that any other GPU may have become warmer or cooler meanwhile, in kelvin.
 const STEADY: f64 = 3.0;
-/// Excess over the node's median GPU below which a GPU is not looked at.
+/// Excess over the node's median GPU below which a GPU is not evaluated.
 const WARMER: f64 = 3.0;
 /// Ages of samples that are compared, in seconds: the newest, and those from before a GPU warmed up.
 const NOW: [f64; 2] = [0.0, 30.0];

@@ -1,10 +1,10 @@
-//! Work by sums of activity: nothing falls between two scrapes, and each GPU reports how much time its sums are
-//! of.
+//! Work from sums of activity: nothing is missed between two scrapes, and each GPU reports the time that its sums
+//! cover.
 //!
-//! A sample is of about a second, and shows where in a step it fell as much as what the GPU does: a GPU that is read
-//! half a second after the others, at a scrape interval of whole steps, differs from them for ever. Sums over
-//! half a minute ([`SUMS`](super::SUMS)) of different GPUs are of the same time but for their ends. What those can make
-//! of a job whose work changes is measured by how much it did change ([`Counted::misread`]).
+//! A sample covers about a second, and depends on where in a step it fell as much as on the GPU: a GPU that is read
+//! half a second after the others, at a scrape interval of whole steps, always differs from them. Sums over
+//! half a minute ([`SUMS`](super::SUMS)) of different GPUs cover the same time but for their ends. The error that the ends can make
+//! for a job whose work changes is estimated from how much it did change ([`Counted::misread`]).
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
@@ -37,9 +37,9 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Seconds by which its sums may begin or end elsewhere than those of others: as old as what
-    /// the exporter read of GPUs has been at most, and by as much as they are not of the time that
-    /// the scrapes are of.
+    /// Seconds by which its sums may begin or end elsewhere than those of others: the maximum age of
+    /// the exporter's GPU readings, plus the difference between the time that the sums cover and
+    /// that of the scrapes.
     fn is_off_by(&self) -> f64 {
         let ages = self.gpu.history.window(&SOURCE_AGE, &[SOURCE]);
         let ages = ages.into_iter().flat_map(Window::values);
@@ -64,8 +64,8 @@ impl<'a> Told<'a> {
         (count > 0.0).then(|| self.sums.share() * sum / count)
     }
 
-    /// By how much its clock has changed, as a share of the highest: activity is not that of the mean clock then, for who is held
-    /// back is active longer while it is.
+    /// By how much its clock has changed, as a share of the highest: activity is not at the mean clock then, as a throttled GPU
+    /// is active longer while throttled.
     fn clock_change(&self) -> f64 {
         let (low, high) = self
             .clocks()
@@ -175,10 +175,10 @@ impl<'a> Counted<'a> {
     }
 
     /// The excess that a GPU shows if it does what the others do, and its sums are of a time that begins or ends
-    /// elsewhere: what was done in the seconds between, at most the difference of the busiest and the idlest
-    /// [`PIECE_SECONDS`], as a share of all; and what its clock has changed by, unless cycles are counted.
-    /// `None` of another node's GPU, and where no GPU works any more: what was done before a job stopped is not
-    /// what there is to find. `None`, too, where scrapes have a gap or the exporter was late.
+    /// elsewhere: the work in the seconds between, at most the difference of the busiest and the idlest
+    /// [`PIECE_SECONDS`], as a share of all; plus the change of its clock, unless cycles are counted.
+    /// `None` of another node's GPU, and where no GPU works any more: the work before a job stopped is not
+    /// evaluated here. `None`, too, where scrapes have a gap or the exporter was late.
     pub(super) fn misread(&self, gpu: &Listed<'_>) -> Option<f64> {
         let mut told = self.told.iter();
         let told = told.find(|told| told.gpu.index == gpu.index)?;
@@ -197,7 +197,7 @@ impl<'a> Counted<'a> {
         Some(clock + told.is_off_by() * self.unsteadiness(&pieces)? / told.sums.monitored)
     }
 
-    /// How much the busiest piece of the time is above the idlest, as a share of the mean.
+    /// Excess of the busiest piece of the window over the idlest, as a share of the mean.
     fn unsteadiness(&self, pieces: &[Option<f64>]) -> Option<f64> {
         let told = || pieces.iter().flatten().copied();
         let (idlest, busiest) = told().fold((f64::INFINITY, 0.0_f64), |(low, high), share| {

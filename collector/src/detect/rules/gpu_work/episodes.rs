@@ -11,7 +11,7 @@ use crate::jobs::job::{Job, JobName};
 /// A GPU.
 pub(super) type Key = (NodeName, GpuIndex);
 
-/// A GPU that is behind, and its cohort: its job, or if none is known its node.
+/// A slow GPU, and its cohort: its job, or its node if no job is known.
 #[derive(Debug)]
 struct Episode {
     since: Timestamp,

@@ -25,7 +25,7 @@ fn is_clocked(activity: &Metric) -> bool {
 }
 
 impl<'a> Told<'a> {
-    /// `None` of a GPU that does not report this activity, or the clock of what is active.
+    /// `None` of a GPU that does not report this activity, or its clock.
     fn by(gpu: &Listed<'a>, activity: &'static Metric) -> Option<Self> {
         let told = gpu.window(activity)?.unbroken();
         let (mut active, mut needed) = ([None; SAMPLES.0], None);
@@ -108,7 +108,7 @@ impl<'a> Sampled<'a> {
         self.told.first().map(|told| told.gpu.node)
     }
 
-    /// The least that each GPU did in any of the newest samples, so that one that was taken while the job stopped or
+    /// The least that each GPU did in any of the newest samples, so that a sample taken while the job stopped or
     /// began reports nothing.
     pub(super) fn workers(&self, samples: usize) -> Vec<Worker<'a>> {
         let least = self.least(samples).unwrap_or_default();
@@ -168,7 +168,7 @@ impl<'a> Sampled<'a> {
         Some(least)
     }
 
-    /// Of all GPUs in all samples that are looked at; none of too few.
+    /// Of all GPUs in all samples evaluated; none of too few.
     pub(super) fn ratios(&self) -> Option<Vec<f64>> {
         let samples = (0..SAMPLES.0).filter_map(|sample| ratios(&self.told, sample));
         let samples: Vec<_> = samples.collect();
@@ -177,13 +177,13 @@ impl<'a> Sampled<'a> {
     }
 }
 
-/// Mean of values, and how many they are; none of none.
+/// Mean of values, and their number; none of an empty list.
 fn mean(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     (count > 0.0).then(|| (sum / count, count))
 }
 
-/// Work of each GPU against that of the middle one, in one sample; none if they did too little.
+/// Work of each GPU relative to the median GPU in one sample; none if they did too little.
 fn ratios(node: &[Told<'_>], sample: usize) -> Option<Vec<f64>> {
     let active = || node.iter().filter_map(|told| told.active[sample]);
     if active().count() < MIN_PEERS || median(active())? < MIN_ACTIVE {

@@ -1,4 +1,4 @@
-//! XIDs that concern hardware, with what NVIDIA asks for (Xid catalog for Ampere and newer; actions as NVSentinel maps them).
+//! XIDs that concern hardware, with NVIDIA's actions (Xid catalog for Ampere and newer; actions as NVSentinel maps them).
 //!
 //! Not here: XIDs of applications (13, 31, 43, 45 and others), which concern hardware only if they follow one GPU through
 //! several jobs, and those that need no action (92: many corrected errors).
@@ -15,7 +15,7 @@ pub(super) struct Xid {
 }
 
 impl Xid {
-    /// How much of its work the GPU loses.
+    /// Share of its work that the GPU loses.
     pub(super) fn effect(&self) -> f64 {
         let stops = self.class == &GPU_LOST || self.class == &GPU_ERROR;
         f64::from(u8::from(stops))
@@ -50,7 +50,7 @@ pub(super) const CATALOGUE: &[Xid] = &[
         "check the power cables",
     ),
     row(62, &GPU_ERROR, "the power management unit halted", RESET),
-    // NVIDIA, GPU Memory Error Management: what is remapped takes effect with the next reset.
+    // NVIDIA, GPU Memory Error Management: a row remap takes effect with the next reset.
     row(
         63,
         &GPU_MEMORY,

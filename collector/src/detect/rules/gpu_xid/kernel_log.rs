@@ -13,7 +13,7 @@ use crate::detect::detector::{Evidence, View};
 use crate::detect::registry::Threshold;
 use crate::store::NodeHistory;
 
-/// Clocks of node and collector may differ by so much: what lies further in the future has no usable time.
+/// Maximum clock difference between node and collector: a line further in the future has no usable time.
 const CLOCK_SKEW_SECONDS: f64 = 60.0;
 /// How often an error of an NVSwitch that is not fatal must have been reported: single ones are corrected.
 const MIN_NONFATAL: f64 = 3.0;

@@ -1,7 +1,7 @@
 //! Hosts whose processes wait for a CPU or for memory, while those of the other hosts of their job do not: another process beside
 //! the job, or too little memory for it.
 //!
-//! Jobs differ in what they ask of a host, so that a host is compared with those of its job. Where the job has few hosts, or no job
+//! Jobs differ in their load on a host, so a host is compared with those of its job. Where the job has few hosts, or no job
 //! is known, a single one is named among all that compute.
 
 use std::collections::BTreeMap;
@@ -136,7 +136,7 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
             };
             let is_slow = |(_, share): &&Waiting<'_>| resource.is_slow(*share, usual);
             let slow: Vec<_> = hosts.iter().filter(is_slow).collect();
-            // Several may be those of one job that asks for more, and so may the only one.
+            // Several may belong to one job with a higher load, and so may the only one.
             let one_of_several = slow.len() == 1 && hosts.len() > 1;
             if one_of_several || jobs.is_some() && !is_few {
                 let slow = slow.into_iter();

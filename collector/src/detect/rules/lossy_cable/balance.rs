@@ -101,9 +101,9 @@ pub(super) struct Sheets {
     places: Vec<usize>,
     /// By scale: where among the places its thirds begin and end.
     spans: [[usize; 4]; SCALES.len()],
-    /// When those were read, as far as there are so many.
+    /// When those were read, if there are as many.
     moments: Vec<Timestamp>,
-    /// What each series stood at then; no number where unknown.
+    /// The value of each series then; no number where unknown.
     stood: [Vec<f64>; 6],
 }
 
@@ -159,7 +159,7 @@ impl Sheets {
         Some(())
     }
 
-    /// Three times of so many readings. `None` if a counter fell or does not reach back so far.
+    /// Three times of so many readings. `None` if a counter fell or its history is too short.
     pub(super) fn balance(&self, cable: Cable, scale: usize) -> Option<Balance> {
         let places = self.spans[SCALES.iter().position(|known| *known == scale)?];
         let (begin, end) = (self.moments.get(places[3])?, self.moments.get(places[0])?);
@@ -186,7 +186,7 @@ impl Sheets {
     }
 }
 
-/// What a series stood at at each of these moments, the newest first.
+/// The value of a series at each of these times, the newest first.
 fn stand_at(pages: &[Count], moments: &[Timestamp], stood: &mut Vec<f64>) {
     stood.clear();
     let mut place = 0;
@@ -201,7 +201,7 @@ fn stand_at(pages: &[Count], moments: &[Timestamp], stood: &mut Vec<f64>) {
     }
 }
 
-/// How much a counter rose in each third between four places, the newest first. `None` if it fell or is unknown.
+/// Increase of a counter in each third between four times, the newest first. `None` if it fell or is unknown.
 fn rises(stood: &[f64], places: [usize; 4]) -> Option<[f64; 3]> {
     let [a, b, c, d] = places.map(|place| stood.get(place).copied().unwrap_or(f64::NAN));
     let rises = [a - b, b - c, c - d];

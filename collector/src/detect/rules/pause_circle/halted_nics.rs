@@ -71,8 +71,8 @@ fn nics_of<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Nic<'a>> {
     nics
 }
 
-/// The NIC that is halted alone. Congestion pauses several senders, or one where the port that it sends to is full; a sender to a slow
-/// NIC is paused for no longer than that NIC pauses its switch. So silent where some node may pause its switch unseen.
+/// The only NIC that is halted. Congestion pauses several senders, or one where the destination port is full; a sender to a slow
+/// NIC is paused for no longer than that NIC pauses its switch. Reports nothing where a node may pause its switch unseen.
 pub(super) fn find(view: &View<'_>) -> Option<Evidence> {
     let mut nodes = view.history.fresh_nodes(view.now);
     let is_long = |rise: Option<Increase>| rise.is_some_and(|rise| rise.rate() > HALTED);

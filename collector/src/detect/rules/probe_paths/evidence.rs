@@ -45,7 +45,7 @@ impl Tally {
 struct Named {
     part: Part,
     class: &'static Class,
-    /// Others that it may be as well.
+    /// Other candidates.
     or: Vec<Part>,
 }
 
@@ -167,8 +167,8 @@ fn named(
             or,
         });
     }
-    // One of several cables of a switch: the switch is where to look, unless more probes will report
-    // which.
+    // One of several cables of a switch: check the switch, unless more probes will show
+    // which cable it is.
     if !broken.same {
         return None;
     }
@@ -180,8 +180,8 @@ fn named(
     })
 }
 
-/// The switch at which all of these cables end; of two leaves between which all of them lead the first, where one may look
-/// as well as at the other.
+/// The switch at which all of these cables end; if all of them connect the same two leaves, the first, which is as good a
+/// place to start as the other.
 fn common_switch(view: &View<'_>, cables: &[LinkId]) -> Option<PartId> {
     let ends = |cable: &LinkId| view.fabric.link(*cable).map(|(_, ends)| ends);
     let mut counts: BTreeMap<PartId, usize> = BTreeMap::new();
@@ -204,7 +204,7 @@ fn common_switch(view: &View<'_>, cables: &[LinkId]) -> Option<PartId> {
 pub(super) fn part(view: &View<'_>, ways: &Ways, suspect: Suspect) -> Option<Part> {
     let vertex = |id: PartId| view.fabric.vertex(id).part.clone();
     match suspect {
-        // What is behind a NIC and what is before it look alike to probes; mostly it is the cable.
+        // Probes cannot distinguish what is behind a NIC from what is before it; mostly it is the cable.
         Suspect::Edge(nic) => Some(
             ways.known_end(nic)
                 .and_then(|end| view.fabric.cable_part(end.cable?))

@@ -24,7 +24,7 @@ pub(super) struct Row {
     pub(super) ends: [PartId; 2],
     /// How far apart they are.
     pub(super) path_class: PathClass,
-    /// Whether they travel by RDMA, not UDP: the NIC answers sooner than the kernel, and what is usual differs.
+    /// Whether they travel by RDMA, not UDP: the NIC responds sooner than the kernel, and the baseline differs.
     pub(super) is_rdma: bool,
     peer: NodeName,
     /// The paths out and back between the leaves of the two.
@@ -113,10 +113,10 @@ impl Flows {
     }
 }
 
-/// When a node was there to answer.
+/// Times at which a node could respond.
 #[derive(Debug, Clone, Copy)]
 struct Span {
-    /// Since when its exporter runs, as far as its own counters report.
+    /// Start of its exporter, from its own counters.
     since: Option<Timestamp>,
     heard: Timestamp,
 }
@@ -175,7 +175,7 @@ fn window(rows: Option<Rows<'_>>, row: Option<u32>) -> Option<Window<'_>> {
     rows?.window(row?)
 }
 
-/// How much a counter rose, from scrape to scrape.
+/// Increase of a counter, from scrape to scrape.
 struct Rise {
     hits: Hits,
     seconds: f64,

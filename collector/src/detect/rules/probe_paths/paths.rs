@@ -46,14 +46,14 @@ pub(super) type Known = [Option<Way>; 2];
 /// One cable of a path and the switch behind it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Step {
-    /// None behind the last cable: that is the leaf of the other end.
+    /// None behind the last cable: that switch is the leaf of the other end.
     pub(super) switch: Option<PartId>,
     /// The cable, or all of those among which it is.
     pub(super) cables: Vec<LinkId>,
 }
 
 impl Ways {
-    /// Begins a tick. What was found before holds as long as the answer is the same.
+    /// Begins a tick. Cached results stay valid while the fabric is the same.
     pub(super) fn refresh(&mut self, view: &View<'_>) -> Basis {
         let read_at = view.routes.lids().read_at();
         let is_recent = |at| view.now.seconds_since(at) <= MAX_TABLES_AGE_SECONDS;
@@ -75,7 +75,7 @@ impl Ways {
             .or_insert_with(|| find_end(fabric, nic))
     }
 
-    /// Where a NIC is that was asked for before.
+    /// Cached position of a NIC.
     pub(super) fn known_end(&self, nic: PartId) -> Option<End> {
         self.ends.get(&nic).copied()
     }

@@ -16,9 +16,9 @@ use crate::detect::tomography::{Flow, Kind, MIN_HITS, Problem, base_rate};
 /// What probes suffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
-    /// No answer comes in time.
+    /// No reply in time.
     Loss,
-    /// An answer comes late.
+    /// A late reply.
     Tail,
 }
 
@@ -27,10 +27,10 @@ pub(super) enum Signal {
 pub(super) enum Suspect {
     /// A NIC, its cable and what is behind it.
     Edge(PartId),
-    /// A host, with what comes to it and what goes out.
+    /// A host, with its inbound and outbound probes.
     Host(PartId),
-    /// A host, with the probes that it sends itself: what it adds to them is its own time. Of those
-    /// that it answers its time is omitted.
+    /// A host, with the probes that it sends itself: the delay that it adds is its own. For those
+    /// that it responds to, its processing time is omitted.
     Prober(PartId),
     /// A cable between switches.
     Cable(LinkId),
@@ -115,7 +115,7 @@ impl Sum {
         self.usual += usual;
     }
 
-    /// Whether its hits are more than chance makes of what is usual: by the deviance of a Poisson count.
+    /// Whether its hits exceed what chance makes of the usual share: by the deviance of a Poisson count.
     fn is_suspicious(self) -> bool {
         let Self { hits, usual } = self;
         hits >= MIN_HITS
@@ -125,7 +125,7 @@ impl Sum {
 }
 
 /// Where something may be wrong: leaves at which probes are hit more than is usual, or at whose NICs or hosts they are. What is
-/// wrong with a component between leaves shows at them. A NIC whose leaf is not known stands for itself.
+/// wrong with a component between leaves shows at them. A NIC whose leaf is not known counts by itself.
 pub(super) fn suspicious(
     view: &View<'_>,
     ways: &mut Ways,
@@ -159,9 +159,9 @@ pub(super) fn suspicious(
     leaves
 }
 
-/// What the flows at suspicious leaves report about a signal; none if no leaf is. Flows of a kind most of which
-/// suffer report nothing of single parts, and are omitted, as are flows between leaves at which nothing stands
-/// out: they are nearly all.
+/// What the flows at suspicious leaves show of a signal; none if no leaf is. Flows of a kind most of which
+/// are affected carry no information about single parts, and are omitted, as are flows between leaves without
+/// outliers: they are nearly all.
 pub(super) fn pose<'a>(
     view: &'a View<'a>,
     ways: &mut Ways,

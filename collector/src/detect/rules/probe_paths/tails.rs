@@ -200,7 +200,7 @@ fn components(
 }
 
 /// Components that every probe of a flow crosses: the host that sends it, NICs with their cables,
-/// leaves, and what lies between them on its path out, and back, where those are known.
+/// leaves, and what is between them on its path out and back, where those are known.
 fn crossed(view: &View<'_>, ways: &mut Ways, one: &Counted<'_>) -> Vec<Suspect> {
     let mut crossed: Vec<Suspect> = one.row.ends.map(Suspect::Edge).into();
     let ends = one.row.ends.map(|nic| ways.end(view.fabric, nic));

@@ -17,7 +17,7 @@ pub(super) const LOWER_LIMIT: f64 = 0.05;
 /// Share of a GPU's power from which one that draws it runs at the same clock, if it is as good: one that waits or has lighter
 /// work runs at a higher one.
 pub(super) const AS_MUCH: f64 = 0.9;
-/// GPUs of these whose median clock is taken, those that draw most nearly as much.
+/// GPUs of these whose median clock is taken: those with the most similar power.
 pub(super) const SAMPLE: usize = 64;
 
 /// Time in which a GPU reaches the most power that it draws in a step, and the samples of it, at least.
@@ -39,7 +39,7 @@ pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
     working > MOST_OF_TIME * all
 }
 
-/// Whether its power limit has not changed in the time that is looked at: power and clocks under another limit cannot be
+/// Whether its power limit was constant over the window: power and clocks under another limit cannot be
 /// compared with those under this one.
 pub(super) fn has_steady_limit(gpu: &Listed<'_>) -> bool {
     let mut limits = gpu.lately(&GPU_POWER_LIMIT, POWER_SECONDS);
@@ -53,8 +53,8 @@ fn drawn(gpu: &Listed<'_>) -> f64 {
     watts.map(|(_, watts)| watts).fold(0.0, f64::max)
 }
 
-/// The same where it shows what the GPU may draw. `None` where it began to work within that time or paused for much of it: its
-/// peers may have drawn more meanwhile.
+/// The same where it shows what the GPU may draw. `None` where it began to work within the window or paused for much of it: its
+/// peers may have drawn more during that time.
 pub(super) fn power(gpu: &Listed<'_>) -> Option<f64> {
     let samples = gpu.lately(&GPU_POWER, POWER_SECONDS).count();
     let (_, was_busy) = gpu.busy_within(POWER_SECONDS).last()?;
@@ -106,8 +106,8 @@ pub(super) fn by_power<'a>(gpus: &[Listed<'a>]) -> Capped<'a> {
     }
 }
 
-/// The median lowest clock of those that draw most nearly as much as this GPU, of its job if they are enough, and how many
-/// they are, itself included. Otherwise the lower of two medians, of all GPUs and of the GPUs of its node and job: within one
+/// The median lowest clock of the GPUs with the power most similar to this GPU's, of its job if they are enough, and their
+/// number, including it. Otherwise the lower of two medians, of all GPUs and of the GPUs of its node and job: within one
 /// power limit heavier work runs at a lower clock.
 pub(super) fn clock_of_its_power<'a>(
     capped: &Capped<'a>,
@@ -127,7 +127,7 @@ pub(super) fn clock_of_its_power<'a>(
     })
 }
 
-/// The median clock of the GPUs that draw most nearly as much, and their number.
+/// The median clock of the GPUs with the most similar power, and their number.
 fn usual_near(gpus: &[Drawn], watts: f64) -> Option<(f64, usize)> {
     let first = gpus.partition_point(|(other, _)| *other < AS_MUCH * watts);
     let own = gpus.partition_point(|(other, _)| *other < watts);

@@ -74,7 +74,7 @@ impl BeforeNics {
         rates.collect()
     }
 
-    /// What a port that waits shows of the NIC behind it, unless the NIC takes all that its cable carries.
+    /// What a waiting port shows of the NIC behind it, unless the NIC drains all that its cable carries.
     fn holds<'a>(&self, view: &View<'a>, own: &Waits<'_>, usual: f64) -> Option<Holds<'a>> {
         let (nic, place, port) = own.port;
         let vertex = view.fabric.vertex(*nic);
@@ -163,7 +163,7 @@ impl Credits {
             let usual = job_of(view, own.port.0).and_then(|job| in_job.get(&&job.name));
             usual.is_none_or(|usual| own.ticks > ABOVE_PEERS * usual)
         };
-        // Only asked where one waits.
+        // Evaluated only where one waits.
         let sent_beside = OnceCell::new();
         let group_of = |own: &Waits<'_>| {
             let groups = sent_beside.get_or_init(|| {
@@ -179,7 +179,7 @@ impl Credits {
         };
         let waiting = rates.iter().filter(far).filter(could_send);
         let waiting = waiting.filter(far_in_job);
-        // Only asked where one waits.
+        // Evaluated only where one waits.
         let by_byte = OnceCell::new();
         let far_by_byte = |own: &&Waits<'_>| {
             let usual = |sent| by_byte.get_or_init(|| ByByte::of(&rates)).usual(sent);
@@ -243,7 +243,7 @@ impl Waits<'_> {
         self.back_pressure().sent()
     }
 
-    /// What it sent in as much time before this, bytes a second.
+    /// Bytes a second that it sent in an equal time before this.
     fn sent_before(&self, end: Timestamp) -> Option<f64> {
         let bytes = self.bytes?;
         let earlier = bytes.count_at(end.plus_seconds(-WINDOW_SECONDS))?;
@@ -299,8 +299,8 @@ impl ByByte {
         Self(sending)
     }
 
-    /// The median wait for each byte of ports that are about as busy as one that sends so much, or of a sample of them: a port
-    /// that sends nothing waits for nothing. `None` where they are few.
+    /// The median wait for each byte of ports that are about as busy as one with this rate, or of a sample of them: a port
+    /// without traffic does not wait. `None` where they are few.
     fn usual(&self, sent: f64) -> Option<f64> {
         let busy = self.0.partition_point(|(bytes, _)| *bytes >= BUSY * sent);
         let step = busy.div_ceil(SAMPLE).max(1);
@@ -309,7 +309,7 @@ impl ByByte {
     }
 }
 
-/// Whether a port sends more than most of its group, itself included. None where the others have no traffic: they are no measure.
+/// Whether a port sends more than most of its group, itself included. `None` where the others have no traffic to compare with.
 fn is_more_than_most(sent: f64, group: &[f64]) -> Option<bool> {
     let busy = group.iter().copied().filter(|other| *other >= BUSY * sent);
     let busy: Vec<_> = busy.collect();
@@ -357,7 +357,7 @@ fn is_full(view: &View<'_>, node: &NodeName, device: &RdmaDevice) -> bool {
     })
 }
 
-/// Remembers what NICs received before their switches began to wait, until a switch reports that it no longer does.
+/// Stores what NICs received before their switches began to wait, until a switch reports that it no longer does.
 fn remember(
     before_wait: &mut BTreeMap<Part, Option<Received>>,
     view: &View<'_>,
@@ -388,7 +388,7 @@ fn job_of<'a>(view: &View<'a>, nic: PartId) -> Option<&'a Job> {
     job.filter(|job| job.nodes.len() > 1)
 }
 
-/// The NICs that receive as much as this one while nothing else sends to it: those of its job, or of its node where no job over
+/// The NICs that receive as much as this one while they have no other senders: those of its job, or of its node where no job over
 /// several nodes is known.
 fn beside<'a>(view: &View<'a>, nic: PartId) -> (Option<&'a JobName>, Option<&'a NodeName>) {
     match job_of(view, nic) {
@@ -407,14 +407,14 @@ fn grouped<K: Hash + Eq>(
     groups
 }
 
-/// What at least half of some ports, one or more, wait or send at most. Where all of a job's ports wait, the job sends more than
-/// it takes, and no receiver is slow; where half of them do, they are those of one node of two.
+/// The wait or rate that at least half of some ports do not exceed. Where all of a job's ports wait, the job sends more than
+/// it drains, and no receiver is slow; where half of them do, they are those of one node of two.
 fn lower_median(mut rates: Vec<f64>) -> f64 {
     let middle = (rates.len() - 1) / 2;
     *rates.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
-/// How long ago a switch began to wait, in seconds: not every scrape need show more of it.
+/// How long ago a switch began to wait, in seconds: not every scrape shows an increase.
 fn lasts(wait: Window<'_>, now: Timestamp) -> f64 {
     // Newest first.
     let counts: Vec<_> = wait.counts().collect();
@@ -455,7 +455,7 @@ mod tests {
             (received(29e9, 29e9), received(12e9, 12e9), false),
             // Their job pauses, and others still send to it.
             (received(29e9, 29e9), received(12e9, 0.0), true),
-            // It always received twice as much.
+            // It always received twice as much as the others.
             (received(20e9, 10e9), received(10e9, 5e9), false),
             // The others had no traffic.
             (received(10e9, 0.0), received(20e9, 0.0), false),

@@ -1,4 +1,4 @@
-//! How much NICs back-pressured their switches before they stood out: some always do so more than others, without a fault.
+//! How much NICs back-pressured their switches before they stood out: for some a higher level is normal.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ pub(super) const WAIT_WITHOUT_PAST: f64 = 50.0;
 pub(super) const PAUSE_WITHOUT_PAST: f64 = 0.1;
 /// Share of these limits that is enough for a NIC to stay slow.
 const STILL: f64 = 0.5;
-/// How old the past is at least: by then a wait that is new has been noticed.
+/// Minimum age of the baseline: by then a new wait has been noticed.
 const AGO_SECONDS: f64 = 50.0;
 /// Shortest time of it that is enough.
 const SPAN_SECONDS: f64 = 15.0;
-/// How long the past of a port that stood out is remembered.
+/// How long the baseline of an outlier port is kept.
 const REMEMBERED_SECONDS: f64 = 3600.0;
 
 /// How much a NIC back-pressures its switch, and what it receives.
@@ -43,14 +43,14 @@ impl BackPressure<'_> {
     }
 }
 
-/// Of NICs that stand out, or did, how much they back-pressured their switches for each byte before that, by priority; empty on
+/// For NICs that are or were outliers, how much they back-pressured their switches for each byte before, by priority; empty on
 /// InfiniBand.
 #[derive(Debug, Default)]
 pub(super) struct OwnPast(BTreeMap<(Part, String), Past>);
 
 #[derive(Debug)]
 struct Past {
-    /// When the port last stood out.
+    /// When the port was last an outlier.
     last: Timestamp,
     /// Ticks or seconds for each byte, if it had about as much traffic before.
     by_byte: Option<f64>,
@@ -59,7 +59,7 @@ struct Past {
 }
 
 impl OwnPast {
-    /// Forgets ports that have not stood out for long.
+    /// Drops ports that have not been outliers for long.
     pub(super) fn forget(&mut self, now: Timestamp) {
         self.0
             .retain(|_, past| now.seconds_since(past.last) <= REMEMBERED_SECONDS);
@@ -105,7 +105,7 @@ impl OwnPast {
     }
 }
 
-/// How much a NIC back-pressured its switch for each byte before it stood out.
+/// How much a NIC back-pressured its switch for each byte before it became an outlier.
 fn before(own: BackPressure<'_>, now: Timestamp) -> Option<f64> {
     let until = now.plus_seconds(-AGO_SECONDS);
     let rate = |window: Window<'_>| {

@@ -1,4 +1,4 @@
-//! What the pause that a NIC sends says by itself: whether it has lasted, and whether it is that of a slow receiver at all.
+//! What a NIC's sent pause shows by itself: whether it has lasted, and whether it is that of a slow receiver at all.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(super) const SETTLED_SECONDS: f64 = 15.0;
 /// Intervals between slow scrapes that reach back to the one before the newest, whatever their jitter.
 const STEPS: f64 = 2.5;
 /// Share of the time in pause from which a NIC that receives nothing is no slow receiver, and the share of its port's speed that
-/// is nothing: the narrowest PCIe link, one lane of generation 3, takes 2 % of 400 Gb/s.
+/// counts as nothing: the narrowest PCIe link, one lane of generation 3, takes 2 % of 400 Gb/s.
 pub(super) const OF_IDLE: f64 = 0.1;
 pub(super) const NOTHING: f64 = 0.01;
 
@@ -118,7 +118,7 @@ pub(super) fn far<T>(all: &[T], share: impl Fn(&T) -> f64) -> (f64, impl Iterato
     (usual, all.iter().filter(is_far))
 }
 
-/// Whether a NIC sends so much pause that its peers need be asked whether they do.
+/// Whether a NIC sends so much pause that its peers must be compared.
 pub(super) fn is_pausing(view: &View<'_>, (labels, window): (&Labels, Window<'_>)) -> bool {
     // The last label of both.
     let sends = labels.values().last() == Some("transmit");
@@ -147,7 +147,7 @@ impl Pausing<'_> {
         let lately = counter.newest_increase(STORM_SECONDS);
         let lately = lately.map_or(0.0, Increase::rate);
         let most = lately.max(rate);
-        // Pause that began just now may become a storm, and pause that has ended may be what a storm left.
+        // Pause that has just begun may become a storm, and pause that has ended may be the rest of a storm.
         let has_lasted = has_settled(counter) && lately > MIN_PAUSE;
         let is_storm = lately > STORM
             || (self.is_stormy && most > STORM / 2.0)
@@ -163,7 +163,7 @@ impl Pausing<'_> {
 /// Whether a counter of pause rose before it could still be the beginning of a storm.
 fn has_settled(window: Window<'_>) -> bool {
     let late = window.newest_increase(SETTLED_SECONDS);
-    // Where scrapes are slow, the newest step says nothing of what was before.
+    // With slow scrapes, the newest step does not show what was before.
     let all = late.and_then(|late| window.increase(WINDOW_SECONDS.max(STEPS * late.seconds)));
     let earlier = all.zip(late).map(|(all, late)| Increase {
         amount: all.amount - late.amount,

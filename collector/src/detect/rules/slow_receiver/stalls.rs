@@ -59,7 +59,7 @@ pub(super) fn stalled<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
             node,
             pci,
             signal: &NIC_PCIE_STALLED_SECONDS,
-            // How much of each such second it is, the counter does not tell.
+            // The counter does not show how much of each such second it is.
             share: None,
             ticks: 0.0,
             storm: false,

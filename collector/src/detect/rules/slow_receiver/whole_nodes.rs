@@ -39,7 +39,7 @@ pub(super) fn findings(view: &View<'_>, nodes: &[(Vec<Holds<'_>>, usize)]) -> Ve
     found
 }
 
-/// NICs of a node that make their switches wait for much longer than its others do.
+/// NICs of a node that make their switches wait much longer than its other NICs do.
 fn worst<'a, 'b>(slow: &'a [Holds<'b>]) -> impl Iterator<Item = &'a Holds<'b>> {
     let usual = median(slow.iter().map(|holds| holds.ticks)).unwrap_or(0.0);
     slow.iter()

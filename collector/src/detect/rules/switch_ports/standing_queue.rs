@@ -1,9 +1,9 @@
-//! Queues that stand at a port which could send more: a cable or a shaper lets less through than the port's speed.
+//! Standing queues at a port below its full speed: a cable or a shaper lets less through than the port's speed.
 //!
 //! A port with packets in its queue sends at its full speed unless the other end pauses it. One that marks packets for
 //! congestion, is not paused and sends far less is limited by something that no counter shows. A burst fills a queue for a
-//! moment, and its port is busy then. Flows that share a port by chance do the same with every step of a job; their port
-//! sends more than the switch's others, and a limited one does not. Bursts of small jobs fill all queues alike; a limited port
+//! short time, and its port is busy then. Flows that share a port by chance do the same with every step of a job; their port
+//! sends more than the switch's others, and a limited one does not. Bursts of small jobs fill all queues equally; a limited port
 //! marks more than the others. Where many ports mark at once, only one that sends much less than its switch's others is limited.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ use crate::detect::port_series::cable_at;
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory};
 
-/// The time in which packets are counted, and the newer part of it in which it must be so as well.
+/// The time in which packets are counted, and the newest part of it in which the condition must hold as well.
 const QUEUE_SECONDS: [f64; 2] = [60.0, 20.0];
 /// Fewest packets of 4 KiB, the largest of RDMA, of which one is marked.
 const MIN_MARKED: f64 = 0.01;
@@ -162,7 +162,7 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
                 let Some(found) = evidence(view, (switch, port), queue) else {
                     continue;
                 };
-                // Only asked where one stands at a cable between switches.
+                // Evaluated only where one stands at a cable between switches.
                 let of_others = of_others(view, (switch, history), port, queue.sent);
                 if of_others.is_some_and(|share| share > MAX_OF_OTHERS) {
                     continue;
@@ -289,7 +289,7 @@ fn evidence(
     queue: &Queue,
 ) -> Option<Evidence> {
     let cable = cable_at(view.fabric, switch, port)?;
-    // At a host's port it is the host that takes too little, or many that send to it at once.
+    // At a host's port the cause is the host, which drains too slowly, or many senders at once.
     let peer = &view.fabric.vertex(cable.peer).part;
     let Part::Switch(_) = peer else { return None };
     let part = view.fabric.cable_part(cable.id)?;

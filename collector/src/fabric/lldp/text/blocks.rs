@@ -26,7 +26,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Takes a capability by its name.
+    /// Adds a capability by its name.
     pub(super) fn capability(&mut self, kind: &str, enabled: bool) {
         if matches!(kind, "Bridge" | "Router") {
             self.forwards = Some(self.forwards == Some(true) || enabled);

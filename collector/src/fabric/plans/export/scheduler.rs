@@ -1,4 +1,4 @@
-//! The fabric as schedulers take it: Slurm's `topology.conf` as tree or blocks, labels of Kubernetes nodes.
+//! The fabric in schedulers' formats: Slurm's `topology.conf` as tree or blocks, labels of Kubernetes nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use railscope_model::identity::NodeName;
 use super::super::{Placement, compress_hosts};
 use super::MISSING;
 
-/// A name as Slurm takes it: its hostlists give brackets and commas another meaning, and `=` and space end a value.
+/// A name in Slurm's form: its hostlists give brackets and commas another meaning, and `=` and space end a value.
 fn slurm_name(name: &str) -> String {
     let plain = |sign: char| sign.is_ascii_alphanumeric() || "-_.".contains(sign);
     name.chars()
@@ -106,7 +106,7 @@ pub fn slurm_block(placement: &Placement) -> String {
         )
         .ok();
     }
-    // Jobs get whole multiples of it: the smallest block that is sure to be there.
+    // Jobs get whole multiples of it: the smallest block that certainly exists.
     if let Some(smallest) = blocks.iter().map(|(_, nodes)| nodes.len()).min() {
         writeln!(text, "BlockSizes={smallest}").ok();
     }
@@ -149,7 +149,7 @@ pub fn node_labels(placement: &Placement) -> String {
 /// Longest value of a Kubernetes label (Kubernetes documentation, "Labels and Selectors").
 const LONGEST_LABEL: usize = 63;
 
-/// A value as Kubernetes takes it: letters, digits, `-_.`, beginning and ending with one of the first two.
+/// A value in Kubernetes' form: letters, digits, `-_.`, beginning and ending with one of the first two.
 fn label(name: &str) -> String {
     let name = slurm_name(name);
     let cut: String = name.chars().take(LONGEST_LABEL).collect();

@@ -61,7 +61,7 @@ pub fn hint(text: &str, tried: &[Reader]) -> String {
     }
 }
 
-/// Text of the document for a terminal: links as words with their file.
+/// Text of the document for a terminal: links as text with their file.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

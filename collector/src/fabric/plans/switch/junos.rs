@@ -30,7 +30,7 @@ struct Interface {
     dropped: u64,
 }
 
-/// Counters of damaged frames: how the switch prints them, and in other words.
+/// Counters of damaged frames: as the switch prints them, and their description.
 const DAMAGE: [(&str, &str); 3] = [
     ("CRC/Align errors", "frames with a wrong checksum"),
     (
@@ -204,7 +204,7 @@ fn flapping(ports: &[Interface]) -> Vec<String> {
     let Some(usual) = all.get(all.len() / 2).copied() else {
         return Vec::new();
     };
-    // Alone, a port is compared with nothing: it must stand for itself.
+    // A single port is compared with nothing: it must be conclusive by itself.
     let usual = if all.len() > 2 { usual } else { 0 };
     let limit = MANY_TRANSITIONS.max(usual.saturating_mul(ABOVE_OTHERS));
     let flapping = ports.iter().filter_map(|port| {

@@ -54,7 +54,7 @@ fn operation(rank: u64, second: u64, waited: f64) -> Operation {
     }
 }
 
-/// The answer after five minutes, without some steps of the method.
+/// The result after five minutes, without some steps of the method.
 fn run(does: &Does, tells_activity: bool, left_out: LeftOut) -> Waiting {
     let (mut history, mut waits, mut table) =
         (History::default(), Waits::default(), JobTable::default());
@@ -94,7 +94,7 @@ fn check(does: &Does, tells_activity: bool, answer: &Answer, first: Option<(&str
     assert_eq!(named.collect::<Vec<_>>(), Vec::from_iter(first));
 }
 
-/// All wait for 0.4 of a second but the one that `late` reports, by so much less; it computes for it or
+/// All wait for 0.4 s but the one named by `late`, by so much less; it computes for it or
 /// not.
 fn late(second: u64, rank: u64, late: u64, computes: bool) -> (f64, f64) {
     let noise = 0.001 * ((second * 7 + rank * 13) % 11) as f64;

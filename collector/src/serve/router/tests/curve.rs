@@ -63,7 +63,7 @@ async fn the_overview_and_the_pages_of_incidents_are_small_at_256_gpus() {
 
 #[tokio::test]
 async fn leaves_of_more_units_than_rows_are_a_heat_map_with_marks_and_links() {
-    // Units of two nodes, so that the test is cheap: what counts is how many leaves there are.
+    // Units of two nodes, so that the test is fast: only the number of leaves matters.
     let cluster = Cluster {
         nodes: 130,
         rails: 2,

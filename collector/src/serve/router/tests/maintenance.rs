@@ -13,7 +13,7 @@ use crate::status::State;
 const WORK: &str =
     r#"{"parts": ["host/n*", "switch/leaf-03"], "until": 1e10, "why": "new firmware"}"#;
 
-/// Status and answer of a request with a token.
+/// Status and response of a request with a token.
 async fn ask(method: reqwest::Method, url: String, token: &str, body: &str) -> (u16, String) {
     let request = reqwest::Client::new().request(method, url);
     let request = request.bearer_auth(token).body(body.to_owned());

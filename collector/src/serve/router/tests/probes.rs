@@ -1,4 +1,4 @@
-//! The list of probes that an exporter asks for.
+//! The list of probe targets that an exporter requests.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const CLUSTER: Cluster = Cluster {
     spines: 1,
 };
 
-/// Every port has an interface, at whose address it answers.
+/// Every port has an interface, at whose address it responds.
 fn answering(index: usize, _: u64, page: String) -> Option<String> {
     let mut page = page;
     for rail in 0..CLUSTER.rails {

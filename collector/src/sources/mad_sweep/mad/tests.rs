@@ -1,8 +1,8 @@
-//! Questions byte by byte, and answers with every field set to something else.
+//! Requests byte by byte, and replies with every field set to a different value.
 
 use super::*;
 
-/// An answer with bytes of its attribute set.
+/// A reply with bytes of its attribute set.
 pub(crate) fn answer(attribute: Attribute, data: &[(usize, &[u8])]) -> Bytes {
     let mut mad = get(&Destination::Directed(Path::HERE), attribute, 7);
     mad[3] = METHOD_GET_RESPONSE;
@@ -133,7 +133,7 @@ fn a_description_ends_at_its_nul_and_holds_any_bytes() {
 
 #[test]
 fn width_and_speed_are_those_that_the_device_can_mean() {
-    // Width, speed (upper half), extended (upper half), extended 2, whether the device knows those.
+    // Width, speed (upper half), extended (upper half), extended 2, whether the device supports those.
     for (width, speed, extended, extended_2, knows, expected) in [
         (2, 0x40, 0x40, 0, true, Some("4xHDR")),
         (2, 0x40, 0x40, 0, false, Some("4xQDR")),

@@ -1,4 +1,4 @@
-//! A fabric in memory that answers MADs: it loses them, keeps silent and lies as a test wants.
+//! A fabric in memory that replies to MADs: it drops them, does not reply or returns wrong data as a test requires.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -21,7 +21,7 @@ pub(super) struct Device {
     pub(super) cables: Vec<Option<(usize, u8)>>,
     /// Ports that report they are down, whatever is plugged in.
     pub(super) down: HashSet<u8>,
-    /// Attributes that it does not answer, and such that it refuses.
+    /// Attributes that it does not reply to, and those that it refuses.
     pub(super) mute: HashSet<u16>,
     pub(super) refuses: HashSet<u16>,
     /// ClassPortInfo: both capability masks.
@@ -49,7 +49,7 @@ pub(super) struct Seen {
 
 pub(super) struct Fake {
     pub(super) devices: Vec<Device>,
-    /// Every so many-th question is lost: silently, or with the word of a time-out.
+    /// Every so many-th request is lost: silently, or with a time-out.
     pub(super) lose_each: Option<(usize, bool)>,
     sent: usize,
     flying: VecDeque<(usize, Option<Bytes>, Bytes)>,
@@ -100,7 +100,7 @@ impl Fake {
         };
         let device = &self.devices[place];
         let attribute = u16::from_be_bytes([question[16], question[17]]);
-        // A client that asks for NodeInfo does not know yet that it is a switch.
+        // A client that requests NodeInfo does not know yet that it is a switch.
         let busy = if device.switch && busy < 1000 && attribute != 0x11 {
             place
         } else {
@@ -199,7 +199,7 @@ impl Transport for Fake {
             Destination::Directed(_) => &mut seen.management,
         };
         *asked.entry(attribute).or_default() += 1;
-        // What is lost silently never comes out again.
+        // A request that was dropped silently never completes.
         if answer.is_some() || lost.is_some_and(|(_, said)| said) {
             self.flying.push_back((busy, answer, *mad));
             let at = self.at.entry(busy).or_default();

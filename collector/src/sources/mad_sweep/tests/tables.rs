@@ -1,4 +1,4 @@
-//! Forwarding tables: which blocks are asked for, when, and what becomes of switches that do not answer.
+//! Forwarding tables: which blocks are requested, when, and the result for switches that do not reply.
 
 use std::sync::Mutex;
 
@@ -53,14 +53,14 @@ fn the_blocks_that_hold_lids_of_adapters_are_read_once() {
     let (mut sweeper, seen) = sweeper(devices.clone());
     let swept = sweeper.sweep().expect("a sweep");
     assert_eq!(tables(&swept), [0x10, 0x11, 0x20, 0x21]);
-    // LIDs 1 to 3 in the first block, 200 in the fourth; nothing asks for the others.
+    // LIDs 1 to 3 in the first block, 200 in the fourth; the others are not requested.
     assert_eq!(blocks(&seen), 4 * 2);
     let (tables, _) = swept.forwarding.as_ref().expect("tables");
     for place in SWITCHES {
         let table = &tables[&Guid(devices[place].guid)];
         let entries: Vec<_> = table.entries().collect();
         let port = |lid: u16| (lid, (lid % 7 + place as u16) as u8);
-        // 100 is in no block that was asked for, and 251 above the highest that is in use.
+        // 100 is in no block that was requested, and 251 above the highest that is in use.
         assert_eq!(entries, [1, 2, 3, 200, 250].map(port));
     }
     let again = sweeper.sweep().expect("a sweep");

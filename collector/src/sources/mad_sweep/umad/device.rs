@@ -1,6 +1,6 @@
 //! `/dev/infiniband/umad*` by the C library's own calls, which tests can replace.
 //!
-//! Layouts are those of the kernel's `rdma/ib_user_mad.h`. Not epoll: a stand-in (`libumad2sim`) knows only poll.
+//! Layouts are those of the kernel's `rdma/ib_user_mad.h`. Not epoll: a stand-in (`libumad2sim`) supports only poll.
 
 #![allow(unsafe_code)] // each call is one line, with its reason
 
@@ -40,14 +40,14 @@ impl Device {
         Self(fd)
     }
 
-    /// Asks for headers that name the P_Key.
+    /// Requests headers that name the P_Key.
     pub(super) fn enable_pkey(&self) -> io::Result<()> {
         // SAFETY: the request takes no argument.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), ENABLE_PKEY as _) };
         outcome(result as isize).map(|_| ())
     }
 
-    /// Registers to send questions of a management class, and to receive nothing but answers. Returns the agent's
+    /// Registers to send requests of a management class, and to receive only replies. Returns the agent's
     /// number.
     pub(super) fn register(&self, queue_pair: u8, class: u8) -> io::Result<u32> {
         let mut request = [0_u8; REGISTRATION_BYTES];

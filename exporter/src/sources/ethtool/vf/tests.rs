@@ -1,4 +1,4 @@
-//! Answers of the routing family, built byte for byte after `uapi/linux/if_link.h`, and the same as `ip` prints it.
+//! Replies of the routing family, built byte for byte after `uapi/linux/if_link.h`, and the same as `ip` prints it.
 
 use proptest::prelude::*;
 
@@ -99,7 +99,7 @@ fn ask(mut socket: Socket) -> Result<Vec<VirtualFunction>, Miss> {
     found
 }
 
-/// What a kernel's answers contain when it is asked for functions with their counters.
+/// Content of a kernel's replies to a request for functions with their counters.
 fn heard(
     kind: u16,
     index: u32,
@@ -133,7 +133,7 @@ fn an_answer_without_functions_is_none_and_a_wrong_one_a_miss() {
     assert_eq!(printed(r#"[{"ifname":"eth0"}]"#), Some(vec![]));
     assert_eq!(heard(link::NEW, 8, none), Err(Miss::Unparsed));
     assert_eq!(heard(17, INDEX, none), Err(Miss::Unparsed));
-    // As older kernels answer with more functions than 16 bits of length can hold.
+    // As older kernels reply with more functions than 16 bits of length can hold.
     let run_over = |message: Request| message.attribute(link::FUNCTIONS, &[200, 0, 1, 0, 5, 5]);
     assert_eq!(heard(link::NEW, INDEX, run_over), Err(Miss::Unparsed));
     let unnumbered = |message: Request| {

@@ -1,4 +1,4 @@
-//! The program that probes by RDMA, and where it answers: shared between its parent's prober and responder.
+//! The program that probes by RDMA, and its address: shared between its parent's prober and responder.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use super::super::endpoint::Availability;
 
 /// A prober that has reported nothing for so many of its intervals is stopped, or short of CPU.
 const SILENT_INTERVALS: u32 = 2;
-/// How long after it was silent it counts as stopped: until the probes that waited for it meanwhile have been answered or given up.
+/// How long after it stopped reporting it counts as stopped: until the probes in flight to it have been answered or given up.
 const STOPPED_FOR: Duration = Duration::from_secs(1);
 
-/// The program that probes by RDMA, and where it answers: shared between its supervisor and the
+/// The program that probes by RDMA, and its address: shared between its supervisor and the
 /// component that reports it to others.
 #[derive(Debug, Clone)]
 pub struct RdmaAccess {
@@ -52,7 +52,7 @@ impl RdmaAccess {
         }
     }
 
-    /// The prober has reported where it answers.
+    /// The prober has reported its address.
     pub(super) fn heard(&self, endpoints: BTreeMap<String, Endpoint>, now: Instant) {
         let mut known = self.lock();
         let before = known.heard.replace(now);

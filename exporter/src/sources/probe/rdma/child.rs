@@ -11,9 +11,9 @@ use railscope_model::rdma_probe::{Plan, Report};
 
 /// How long to wait before a program that has ended, or could not be started, is started again.
 const START_AGAIN: Duration = Duration::from_secs(5);
-/// Reports that wait to be looked at. More are waited for by the process.
+/// Reports queued for processing. Beyond that the process waits.
 const MOST_WAITING: usize = 16;
-/// Longest report that is read, bytes: two seconds of all probes and answers of a node.
+/// Longest report that is read, bytes: two seconds of all probes and replies of a node.
 const LONGEST_REPORT: u64 = 4 * 1024 * 1024;
 
 /// The program, and the process that runs it, if one does.
@@ -40,7 +40,7 @@ pub(super) enum Heard {
     Report(Report),
     /// Nothing for now.
     Nothing,
-    /// It runs, and did not before: it knows no plan.
+    /// It runs, and did not before: it has no plan.
     Started,
     /// It does not run.
     Ended,

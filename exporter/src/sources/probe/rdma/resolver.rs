@@ -1,4 +1,4 @@
-//! Asks the exporters of other nodes where their RDMA probers are, and whether these run.
+//! Requests from the exporters of other nodes where their RDMA probers are, and whether these run.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,25 +8,25 @@ use super::super::endpoint::{Answer, Availability, Question};
 use super::super::wire::LENGTH;
 use crate::sources::clock::SECOND;
 
-/// How often to ask again: the prober there may have been restarted.
+/// Interval of requests: the prober there may have been restarted.
 const ASK_AGAIN: u64 = 10 * SECOND;
-/// How long to wait for an answer.
+/// Timeout of a reply.
 const PATIENCE: u64 = SECOND / 2;
-/// Questions in a row without an answer after which the peer counts as silent.
+/// Consecutive requests without a reply after which the peer counts as silent.
 const TRIES: u32 = 3;
-/// How long to wait then, and after an answer without an endpoint.
+/// How long to wait then, and after a reply without an endpoint.
 const ASK_LATER: u64 = 2 * SECOND;
-/// Datagrams that one look takes in.
+/// Datagrams that one step reads.
 const MOST_ANSWERS: usize = 1_024;
 
 /// A device of another node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Peer {
-    /// Where its exporter answers.
+    /// Address of its exporter.
     pub(super) address: SocketAddr,
     /// Its name there.
     pub(super) device: String,
-    /// Our address that it is asked from.
+    /// Our address that it is requested from.
     pub(super) from: IpAddr,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Peer {
 pub(super) enum Known {
     /// Its exporter has reported it.
     Said(Availability),
-    /// It does not answer.
+    /// It does not reply.
     Silent,
 }
 
@@ -48,14 +48,14 @@ struct Asking {
     next_at: u64,
 }
 
-/// Questions that wait for their answers.
+/// Requests in flight.
 #[derive(Debug)]
 pub(super) struct Resolver {
     token: u64,
     sequence: u64,
     sockets: BTreeMap<IpAddr, UdpSocket>,
     peers: BTreeMap<Peer, Asking>,
-    /// Datagrams that are no answer, since the start.
+    /// Datagrams that are not replies, since the start.
     pub(super) unparsed: u64,
 }
 
@@ -70,7 +70,7 @@ impl Resolver {
         }
     }
 
-    /// Asks these peers from now on, and no others.
+    /// Sends requests to these peers from now on, and no others.
     pub(super) fn follow(&mut self, peers: impl Iterator<Item = Peer>, now: u64) {
         let mut kept = BTreeMap::new();
         for peer in peers {
@@ -88,12 +88,12 @@ impl Resolver {
             .retain(|from, _| self.peers.keys().any(|peer| peer.from == *from));
     }
 
-    /// What is known of a peer; nothing before its first answer.
+    /// State of a peer; nothing before its first reply.
     pub(super) fn known(&self, peer: &Peer) -> Option<Known> {
         self.peers.get(peer)?.known
     }
 
-    /// Asks at once: probes to it were lost.
+    /// Sends a request at once: probes to it were lost.
     pub(super) fn hurry(&mut self, peer: &Peer, now: u64) {
         if let Some(asking) = self.peers.get_mut(peer)
             && asking.asked_at.is_none()
@@ -102,7 +102,7 @@ impl Resolver {
         }
     }
 
-    /// Sends the questions that are due and reads the answers; returns the peers that have answered, or count as silent, since the last step.
+    /// Sends the requests that are due and reads the replies; returns the peers that have replied, or count as silent, since the last step.
     pub(super) fn step(&mut self, now: u64) -> Vec<Peer> {
         let mut settled = self.receive(now);
         let places: Vec<Peer> = self.peers.keys().cloned().collect();
@@ -132,7 +132,7 @@ impl Resolver {
                     sequence: self.sequence,
                     device: peer.device.clone(),
                 };
-                // What cannot be sent has no answer.
+                // A request that cannot be sent has no reply.
                 if let Some(bytes) = question.write()
                     && let Ok(socket) = socket(&mut self.sockets, peer.from)
                 {
@@ -263,7 +263,7 @@ mod tests {
         resolver.step(2);
         assert_eq!(resolver.known(&peer), Some(Known::Said(ready.availability)));
         assert_eq!(resolver.unparsed, 3);
-        // Asked again after a while, or at once if probes were lost.
+        // Requested again after a while, or at once if probes were lost.
         resolver.hurry(&peer, 3);
         resolver.step(3);
         assert!(asked(&answers).0.sequence > question.sequence);

@@ -1,4 +1,4 @@
-//! The configuration space of a PCI function: as much of it as reports how the function is set up.
+//! The configuration space of a PCI function: the parts that describe how the function is set up.
 //!
 //! Offsets are those of the PCI Express Base Specification 6.0, chapter 7 (and of Linux'
 //! `include/uapi/linux/pci_regs.h`).
