@@ -1,6 +1,7 @@
 //! What the counters of switches report: lost packets, cycles of pause, unused uplinks; on hand-made fabrics.
 
 mod credits;
+mod drops;
 mod ports;
 mod queues;
 
@@ -140,10 +141,10 @@ impl Lab {
             out.iter()
                 .all(|own| !detector.explain(own.class, own.signal).threshold.is_empty())
         );
-        let mut said: Vec<String> = out
+        let said = out
             .iter()
-            .map(|own| format!("{} {}", own.class.name, own.part))
-            .collect();
+            .map(|own| format!("{} {}", own.class.name, own.part));
+        let mut said: Vec<String> = said.collect();
         said.sort();
         said
     }

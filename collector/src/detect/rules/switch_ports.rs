@@ -11,7 +11,7 @@ use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{Metric, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES};
 
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{Class, ECMP_POLARISED, PATH_SLOW, SWITCH_QOS};
+use crate::classes::{Class, ECMP_POLARISED, PATH_SLOW, SWITCH_QOS, UPLINK_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::port_series::PortSeries;
@@ -64,8 +64,8 @@ impl Detector for SwitchPorts {
     }
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {
-        if class == &SWITCH_QOS {
-            drops::explain()
+        if [&SWITCH_QOS, &UPLINK_LOSSY].contains(&class) {
+            drops::explain(class)
         } else if class == &PATH_SLOW {
             Explanation {
                 check: "A port between switches has a standing queue, although it could send more and is not paused.",
@@ -88,8 +88,10 @@ impl Detector for SwitchPorts {
 
     fn rules(&self) -> Vec<Rule> {
         let uplinks = hashing().into_iter().chain([window()]).collect();
+        let [qos, lossy] = drops::rules();
         vec![
-            drops::rule(),
+            qos,
+            lossy,
             Rule::new(&ECMP_POLARISED, uplinks),
             standing_queue::rule(),
         ]

@@ -1,13 +1,18 @@
 //! Packets that a switch drops at many of its ports.
+//!
+//! A leaf whose lossless priority has no buffers drops where its queues are full. A switch that only joins switches and drops the
+//! same share of its packets at every port, whatever their load, loses them inside.
 
-use railscope_model::identity::SwitchName;
+use std::collections::BTreeMap;
+
+use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
     SWITCH_PORT_DISCARDS, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
 };
 use railscope_model::reading::Labels;
 
 use super::{WINDOW_SECONDS, evidence, window};
-use crate::classes::SWITCH_QOS;
+use crate::classes::{Class, SWITCH_QOS, UPLINK_LOSSY};
 use crate::detect::detector::{Evidence, Explanation, View};
 use crate::detect::peers::median;
 use crate::detect::registry::{Rule, Threshold};
@@ -22,12 +27,18 @@ const MIN_DROPPED: f64 = 100.0;
 const USUAL_PACKET_BYTES: f64 = 1_000.0;
 /// Share of a switch's busy ports that drop, from which it is the switch and not what is behind a port.
 const MIN_DROPPING: f64 = 0.3;
+/// Most that the largest share of a busy port is of the smallest where a switch drops equally at all.
+const EQUALLY: f64 = 3.0;
 /// What every switch does is the load: one must stand out by this factor.
 const ABOVE_PEERS: f64 = 10.0;
 /// The rule as text.
-pub(super) fn explain() -> Explanation {
+pub(super) fn explain(class: &Class) -> Explanation {
     Explanation {
-        check: "A switch drops packets at many of its ports.",
+        check: if class == &SWITCH_QOS {
+            "A switch drops packets at many of its ports."
+        } else {
+            "A switch that is connected to switches only drops the same share of its packets at many ports."
+        },
         threshold: format!(
             "more than {MAX_DROPPED} of its packets and {MIN_DROPPED} in {WINDOW_SECONDS:.0} s, at {:.0} % of its busy ports, and {ABOVE_PEERS} times the median switch",
             100.0 * MIN_DROPPING
@@ -36,8 +47,8 @@ pub(super) fn explain() -> Explanation {
     }
 }
 
-/// The rule's numbers.
-pub(super) fn rule() -> Rule {
+/// The numbers of both classes.
+pub(super) fn rules() -> [Rule; 2] {
     let thresholds = vec![
         Threshold::new(
             "share of its packets that a switch drops",
@@ -71,86 +82,134 @@ pub(super) fn rule() -> Rule {
         ),
         window(),
     ];
-    Rule::new(&SWITCH_QOS, thresholds)
+    let equally = Threshold::new(
+        "largest share of a port that drops at least 100 packets, compared with the smallest, at most",
+        EQUALLY,
+        "times",
+        "congestion differs by orders of magnitude between ports (a choice)",
+    );
+    let inside = [thresholds.clone(), vec![equally]].concat();
+    [
+        Rule::new(&SWITCH_QOS, thresholds),
+        Rule::new(&UPLINK_LOSSY, inside),
+    ]
 }
 
-/// What a switch has dropped.
+/// What a switch has sent and dropped, by port.
 struct Drops<'a> {
     switch: &'a SwitchName,
-    dropped: f64,
-    sent: f64,
-    /// Ports that dropped, of those that sent.
-    ports: (usize, usize),
+    dropped: BTreeMap<&'a str, f64>,
+    /// Empty if it has dropped nothing.
+    sent: BTreeMap<&'a str, f64>,
 }
 
-impl Drops<'_> {
-    fn share(&self) -> f64 {
-        self.dropped / (self.sent + self.dropped).max(1.0)
+impl<'a> Drops<'a> {
+    fn of(switch: &'a SwitchName, history: &'a NodeHistory) -> Self {
+        // A constant counter means no drops.
+        let dropped = history.moving(&SWITCH_PORT_DISCARDS);
+        let dropped = dropped.filter(|(labels, _)| labels.values().nth(1) == Some("transmit"));
+        let dropped: BTreeMap<_, _> = dropped.filter_map(rise).collect();
+        let drops = dropped.values().any(|packets| *packets > 0.0);
+        Self {
+            switch,
+            dropped,
+            sent: if drops {
+                sent(history)
+            } else {
+                BTreeMap::new()
+            },
+        }
+    }
+
+    /// Packets that it has dropped, and their share of all.
+    fn all(&self) -> (f64, f64) {
+        let [dropped, sent]: [f64; 2] = [&self.dropped, &self.sent].map(|of| of.values().sum());
+        (dropped, dropped / (sent + dropped).max(1.0))
+    }
+
+    /// Ports that dropped, of those that sent.
+    fn ports(&self) -> (usize, usize) {
+        let some = |of: &BTreeMap<_, f64>| of.values().filter(|packets| **packets > 0.0).count();
+        (some(&self.dropped), some(&self.sent))
+    }
+
+    /// Whether each port that sends enough to tell has dropped about the same share of its packets.
+    fn are_equal(&self) -> bool {
+        let (_, usual) = self.all();
+        let telling = self
+            .sent
+            .iter()
+            .filter(|(_, sent)| **sent * usual >= MIN_DROPPED);
+        let dropped = |port: &&str| self.dropped.get(port).copied().unwrap_or(0.0);
+        let shares: Vec<f64> = telling.map(|(port, sent)| dropped(port) / sent).collect();
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        shares.len() > 2 && shares.iter().all(|share| most <= EQUALLY * share)
     }
 }
 
-/// Recent increase of a counter.
-fn rise((_, window): (&Labels, Window<'_>)) -> Option<f64> {
-    Some(window.increase(WINDOW_SECONDS)?.amount)
+/// Recent increase of a counter of a port.
+fn rise<'a>((labels, window): (&'a Labels, Window<'_>)) -> Option<(&'a str, f64)> {
+    Some((
+        labels.values().next()?,
+        window.increase(WINDOW_SECONDS)?.amount,
+    ))
 }
 
 /// Packets that each port of a switch has sent lately; where it counts only bytes, as many as would be of a usual size.
-fn sent(history: &NodeHistory) -> Vec<f64> {
+fn sent(history: &NodeHistory) -> BTreeMap<&str, f64> {
     let packets = history.series(&SWITCH_PORT_TRANSMIT_PACKETS);
-    let packets: Vec<f64> = packets.filter_map(rise).collect();
+    let packets: BTreeMap<_, _> = packets.filter_map(rise).collect();
     if !packets.is_empty() {
         return packets;
     }
     let bytes = history.series(&SWITCH_PORT_TRANSMIT_BYTES).filter_map(rise);
-    bytes.map(|bytes| bytes / USUAL_PACKET_BYTES).collect()
+    bytes
+        .map(|(port, bytes)| (port, bytes / USUAL_PACKET_BYTES))
+        .collect()
 }
 
 /// Switches that drop far more than the others.
 pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
-    let all: Vec<_> = view
-        .history
-        .fresh_switches(view.now)
-        .map(|(switch, history)| {
-            // A constant counter means no drops.
-            let dropped = history.moving(&SWITCH_PORT_DISCARDS);
-            let dropped = dropped.filter(|(labels, _)| labels.values().nth(1) == Some("transmit"));
-            let dropped: Vec<f64> = dropped.filter_map(rise).collect();
-            // A port without drops has a drop share of 0.
-            let drops = dropped.iter().any(|packets| *packets > 0.0);
-            let sent = if drops { sent(history) } else { Vec::new() };
-            let some = |values: &[f64]| values.iter().filter(|value| **value > 0.0).count();
-            Drops {
-                switch,
-                ports: (some(&dropped), some(&sent)),
-                dropped: dropped.iter().sum(),
-                sent: sent.iter().sum(),
-            }
-        })
+    let switches = view.history.fresh_switches(view.now);
+    let all: Vec<_> = switches
+        .map(|(switch, history)| Drops::of(switch, history))
         .collect();
-    let usual = median(all.iter().map(Drops::share)).unwrap_or(0.0);
+    let usual = median(all.iter().map(|drops| drops.all().1)).unwrap_or(0.0);
     for drops in all {
-        let (dropping, busy) = drops.ports;
+        let (dropping, busy) = drops.ports();
         let many = dropping > 2 && dropping as f64 >= MIN_DROPPING * busy as f64;
-        let share = drops.share();
-        if many
-            && drops.dropped >= MIN_DROPPED
-            && share > MAX_DROPPED
-            && share > ABOVE_PEERS * usual
-        {
-            let statement = format!(
-                "{} has dropped {:.0} packets in {WINDOW_SECONDS:.0} s, one in {:.0}, at {dropping} of its {busy} busy ports.",
-                drops.switch,
-                drops.dropped,
-                1.0 / share
-            );
-            out.push(evidence(
-                view,
-                drops.switch,
-                &SWITCH_QOS,
-                &SWITCH_PORT_DISCARDS,
-                share,
-                statement,
-            ));
+        let (dropped, share) = drops.all();
+        if !many || dropped < MIN_DROPPED || share <= MAX_DROPPED || share <= ABOVE_PEERS * usual {
+            continue;
         }
+        let mut statement = format!(
+            "{} has dropped {dropped:.0} packets in {WINDOW_SECONDS:.0} s, one in {:.0}, at {dropping} of its {busy} busy ports.",
+            drops.switch,
+            1.0 / share
+        );
+        let mut class = &SWITCH_QOS;
+        if drops.are_equal() && joins_switches_only(view, drops.switch) {
+            class = &UPLINK_LOSSY;
+            statement += " The share is the same at all of them, so it is not congestion.";
+        }
+        let signal = &SWITCH_PORT_DISCARDS;
+        out.push(evidence(
+            view,
+            drops.switch,
+            class,
+            signal,
+            share,
+            statement,
+        ));
     }
+}
+
+/// Whether a switch is connected to other switches alone.
+fn joins_switches_only(view: &View<'_>, switch: &SwitchName) -> bool {
+    let Some(id) = view.fabric.find(&Part::Switch(switch.clone())) else {
+        return false;
+    };
+    let mut near = view.fabric.neighbours(id).peekable();
+    near.peek().is_some()
+        && near.all(|near| matches!(view.fabric.vertex(near.peer).part, Part::Switch(_)))
 }
