@@ -292,7 +292,7 @@ impl Analyzer {
         let findings = findings(&mut self.detectors, &view);
         let tracker = &mut self.tracker;
         let may_open = observation.suspension.is_none();
-        let seen = (self.routes.as_ref(), &self.history);
+        let seen = (self.routes.as_ref(), &self.history, &*jobs);
         let mut incidents = tracker.tick(&self.fabric, seen, findings, may_open, now);
         self.jobs.hold_up(&mut incidents);
         let costs = self.impact.tick(&self.history, &jobs, &mut incidents, now);

@@ -80,9 +80,9 @@ fn devices(history: &NodeHistory) -> impl Iterator<Item = &str> {
 }
 
 /// The kernel numbers the devices of a driver, `mlx5_0` and so on, in the order in which it finds them, which is that of their
-/// addresses; numbers may be missing, such as those of devices in another namespace. Only where there are as many devices as
-/// addresses with that driver, and none of a virtual function, which is numbered later; where no exporter reports addresses, as
-/// [`places_in_names`].
+/// addresses. Numbers may be missing, such as those of devices for which no interface is reported either. Only where there are as
+/// many devices as addresses with that driver, and none of a virtual function, which is numbered later; where no exporter reports
+/// addresses, as [`places_in_names`].
 fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     let number = |device: &str| device.strip_prefix("mlx5_")?.parse::<usize>().ok();
     let devices: BTreeMap<usize, &str> = devices(history)

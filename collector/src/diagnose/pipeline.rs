@@ -19,8 +19,9 @@ use crate::diagnose::stages::immediate_open::proven;
 use crate::diagnose::stages::lost_links::{Earlier, FLAP_TOGETHER_SECONDS};
 use crate::diagnose::stages::maintenance::{Window, mark};
 use crate::diagnose::stages::mass_link_loss::Storms;
-use crate::diagnose::stages::reseats::{RESEAT_SECONDS, may_be_reseated};
+use crate::diagnose::stages::reseats::Reseats;
 use crate::fabric::Routes;
+use crate::jobs::job::Jobs;
 use crate::stages::{LeftOut, Step};
 use crate::store::History;
 
@@ -37,8 +38,6 @@ struct Suspect {
     incident: Incident,
     /// When there was last evidence of the incident's class.
     class_seen: Timestamp,
-    /// Whether it began as a cable of an idle node that may be reseated.
-    may_be_reseated: bool,
 }
 
 /// How long an open incident keeps its class when only evidence of less severe classes is left, or of those that page and are farther from a cause:
@@ -98,6 +97,7 @@ pub struct Tracker {
     /// Of the last half an hour.
     closed: BTreeMap<Part, Closed>,
     losses: Losses,
+    reseats: Reseats,
     /// When each cable that flaps was first seen to.
     flapping_since: BTreeMap<Part, Timestamp>,
     after_effects: AfterEffects,
@@ -128,7 +128,6 @@ impl Tracker {
                 missed_ticks: 0,
                 open: true,
                 class_seen: incident.last_seen,
-                may_be_reseated: false,
                 incident,
             };
             self.suspects.insert(suspect.incident.root.clone(), suspect);
@@ -149,7 +148,7 @@ impl Tracker {
     pub fn tick(
         &mut self,
         fabric: &Fabric,
-        (routes, history): (&Routes, &History),
+        (routes, history, jobs): (&Routes, &History, &Jobs),
         findings: Vec<Finding>,
         may_open: bool,
         now: Timestamp,
@@ -157,7 +156,8 @@ impl Tracker {
         if !may_open {
             self.suspects.retain(|_, suspect| suspect.open);
         }
-        let spreading = self.losses.spreading(fabric, history, &findings, now);
+        let mut waiting = self.losses.spreading(fabric, history, &findings, now);
+        let held = self.held(fabric, (history, jobs, now), &findings);
         let is_silent =
             |node: &NodeName| history.node(node).is_some_and(|own| !own.is_current(now));
         let earlier = self.earlier(&findings, now);
@@ -171,6 +171,8 @@ impl Tracker {
         if self.left_out.has(Step::Proof) || !may_open {
             certain.clear();
         }
+        certain.retain(|part| !held.contains(part));
+        waiting.extend(held);
         self.closed
             .retain(|_, closed| now.seconds_since(closed.at) <= REOPEN_SECONDS);
         for (root, findings) in groups {
@@ -186,7 +188,7 @@ impl Tracker {
             }
             incident.add_routed(fabric, routes);
             let is_certain = certain.contains(&root);
-            self.see(incident, is_certain, (&named, &spreading), (history, now));
+            self.see(incident, is_certain, (&named, &waiting), now);
         }
         if may_open {
             self.miss(&named, now);
@@ -200,22 +202,36 @@ impl Tracker {
         incidents
     }
 
-    /// A part is suspected in this tick, or known for certain, among all that are `named` and cables whose loss is
-    /// still `spreading`.
+    /// Cables whose incident waits, because they may be reseated.
+    fn held(
+        &mut self,
+        fabric: &Fabric,
+        seen: (&History, &Jobs, Timestamp),
+        findings: &[Finding],
+    ) -> BTreeSet<Part> {
+        if self.left_out.has(Step::ImpactGate) {
+            return BTreeSet::new();
+        }
+        let (open, closed) = (&self.suspects, &self.closed);
+        let was_open = |part: &Part| {
+            closed.contains_key(part) || open.get(part).is_some_and(|suspect| suspect.open)
+        };
+        self.reseats.held(fabric, seen, findings, was_open)
+    }
+
+    /// A part is suspected in this tick, or known for certain, among all that are `named` and cables that are `waiting`.
     fn see(
         &mut self,
         incident: Incident,
         is_certain: bool,
-        (named, spreading): (&BTreeSet<Part>, &BTreeSet<Part>),
-        (history, now): (&History, Timestamp),
+        (named, waiting): (&BTreeSet<Part>, &BTreeSet<Part>),
+        now: Timestamp,
     ) {
         let waits = !matches!(incident.root, Part::Switch(_))
             && [&incident.root]
                 .into_iter()
                 .chain(&incident.related)
-                .any(|part| spreading.contains(part));
-        let may_be_reseated =
-            !self.left_out.has(Step::ImpactGate) && may_be_reseated(&incident, history);
+                .any(|part| waiting.contains(part));
         let absorbed = self.absorb(&incident.root, &incident, named);
         let new = || Suspect {
             since: now,
@@ -224,7 +240,6 @@ impl Tracker {
             open: false,
             incident: incident.clone(),
             class_seen: now,
-            may_be_reseated,
         };
         let suspect = self
             .suspects
@@ -240,10 +255,7 @@ impl Tracker {
             suspect.seen_ticks = suspect.seen_ticks.min(OPEN_AFTER_TICKS - 1);
         }
         suspect.missed_ticks = 0;
-        suspect.may_be_reseated &=
-            may_be_reseated && now.seconds_since(suspect.since) < RESEAT_SECONDS;
         let enough = is_certain || suspect.seen_ticks >= OPEN_AFTER_TICKS;
-        let enough = enough && !suspect.may_be_reseated;
         suspect.open |= enough || self.left_out.has(Step::Persistence);
         let mut reopenings = suspect.incident.reopenings;
         if suspect.open

@@ -233,14 +233,16 @@ fn errors_of_a_hosts_port_explain_the_loss() {
     );
 }
 
-/// Incidents where all devices are of EFA and retransmit at these rates; each sends a million packets a second.
-fn of_efa(rate: &dyn Fn(usize, usize) -> u64) -> Vec<String> {
+/// Incidents where all devices are of EFA, and send and retransmit so many packets a second.
+fn of_efa(rate: &dyn Fn(usize, usize) -> [u64; 2]) -> Vec<String> {
     incidents(2, &|_, _| (0, 0), &|index, seconds, _| {
         let counters = (0..RAILS).map(|rail| {
-            let labels = format!("{{device=\"mlx5_{rail}\",port=\"1\"}}");
-            let (sent, again) = (1_000_000 * seconds, rate(index, rail) * seconds);
+            let labels = format!("device=\"mlx5_{rail}\",port=\"1\"");
+            let [sent, again] = rate(index, rail).map(|rate| rate * seconds);
             format!(
-                "railscope_rdma_port_transmit_packets_total{labels} {sent}\nrailscope_rdma_retransmits_total{labels} {again}\n"
+                "railscope_rdma_port_transmit_packets_total{{{labels}}} {sent}\n\
+                 railscope_rdma_retransmits_total{{{labels}}} {again}\n\
+                 railscope_rdma_transport_events_total{{{labels},event=\"retrans_pkts\"}} {again}\n"
             )
         });
         page(index, seconds) + &counters.collect::<String>()
@@ -251,8 +253,8 @@ fn of_efa(rate: &dyn Fn(usize, usize) -> u64) -> Vec<String> {
 fn an_efa_device_that_alone_retransmits_is_a_ticket_and_of_two_either_may_be_the_cause() {
     let at = |nics: &'static [(usize, usize)]| {
         of_efa(&move |node, rail| match nics.contains(&(node, rail)) {
-            true => 200 + node as u64,
-            false => 1,
+            true => [1_000_000, 200 + node as u64],
+            false => [1_000_000, 1],
         })
     };
     assert_eq!(at(&[(3, 1)]), ["edge-lossy link/n3:mlx5_1/1 or [] warning"]);
@@ -263,7 +265,22 @@ fn an_efa_device_that_alone_retransmits_is_a_ticket_and_of_two_either_may_be_the
     for none in [&[(3, 1), (4, 0)][..], &[(1, 1), (2, 1), (3, 1)], &[]] {
         assert!(at(none).is_empty(), "{none:?}");
     }
-    // Under load all retransmit.
-    let loaded = |node, rail| if (node, rail) == (3, 1) { 900 } else { 100 };
-    assert!(of_efa(&loaded).is_empty());
+    // Under load all retransmit; idle devices are no measure; where none else retransmits, a job must be known.
+    let is_it = |node, rail| (node, rail) == (3, 1);
+    let loaded = |node, rail| [1_000_000_u64, if is_it(node, rail) { 900 } else { 100 }];
+    let alone_busy = |node, rail| {
+        if is_it(node, rail) {
+            [1_000_000_u64, 200]
+        } else {
+            [10, 0]
+        }
+    };
+    let no_other = |node, rail| [1_000_000_u64, if is_it(node, rail) { 200 } else { 0 }];
+    for rates in [
+        &loaded as &dyn Fn(usize, usize) -> [u64; 2],
+        &alone_busy,
+        &no_other,
+    ] {
+        assert!(of_efa(rates).is_empty());
+    }
 }

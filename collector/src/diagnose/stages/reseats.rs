@@ -1,38 +1,96 @@
-//! Cables of idle nodes that lose their link: whoever reseats one drains the node first, so a ticket is for those that stay down.
+//! Cables of idle nodes that lose their link: an operator who reseats one drains the node first, so a ticket is for those that
+//! stay down, or come back down.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
-use railscope_model::metric::{Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES};
+use railscope_model::metric::{
+    Metric, NIC_PRIORITY_BYTES, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES,
+};
 
-use crate::classes::{Class, LINK_ERRORS, PORT_DOWN};
-use crate::diagnose::incident::Incident;
+use crate::classes::{LINK_ERRORS, PORT_DOWN};
+use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::job_impact::{IDLE_SECONDS, does_nothing};
+use crate::diagnose::stages::lost_links::{PARENT_MIN_CHILDREN, cables_of_switches};
+use crate::jobs::job::Jobs;
 use crate::store::{History, Increase, NodeHistory};
 
-/// What reseating looks like.
-const CLASSES: [&Class; 2] = [&PORT_DOWN, &LINK_ERRORS];
 /// How long reseating, cleaning or swapping may take (a choice).
-pub(crate) const RESEAT_SECONDS: f64 = 300.0;
-/// Bytes per second that keep-alives alone do not send (a choice).
+const RESEAT_SECONDS: f64 = 300.0;
+/// How long a cable that was down is remembered: one that goes down again is not reseated (a choice).
+const REMEMBERED_SECONDS: f64 = 1_800.0;
+/// Bytes per second of a port that keep-alives alone do not send (a choice).
 const KEEP_ALIVE: f64 = 1e6;
 
-/// Whether it is a cable whose node did not compute, and sent and received nothing, in the minute before.
-pub(crate) fn may_be_reseated(incident: &Incident, history: &History) -> bool {
-    let Part::HostLink(node, _) = &incident.root else {
-        return false;
-    };
-    let node = history.node(node);
-    CLASSES.contains(&incident.class)
-        && node.is_some_and(|node| does_nothing(node) && carries_nothing(node))
+/// Cables that were held, and when each was first found to be down.
+#[derive(Debug, Default)]
+pub(crate) struct Reseats(BTreeMap<Part, Timestamp>);
+
+impl Reseats {
+    /// Cables whose incident waits: their node is idle, they have been down for a short time, and not before. Errors of such a
+    /// cable wait with it. Three or more of one switch are no reseating.
+    pub(crate) fn held(
+        &mut self,
+        fabric: &Fabric,
+        (history, jobs, now): (&History, &Jobs, Timestamp),
+        findings: &[Finding],
+        was_open: impl Fn(&Part) -> bool,
+    ) -> BTreeSet<Part> {
+        self.0
+            .retain(|_, since| now.seconds_since(*since) <= REMEMBERED_SECONDS);
+        let of = |class| {
+            let all = findings.iter().map(|found| &found.evidence);
+            all.filter(move |evidence| evidence.class == class)
+        };
+        let down: BTreeSet<&Part> = of(&PORT_DOWN).map(|evidence| &evidence.part).collect();
+        for part in &down {
+            if !was_open(part) && is_on_idle_node(part, (history, jobs)) {
+                self.0.entry((*part).clone()).or_insert(now);
+            }
+        }
+        let errors = of(&LINK_ERRORS).map(|evidence| &evidence.part);
+        let mut held: BTreeSet<Part> = down.iter().copied().chain(errors).cloned().collect();
+        held.retain(|part| {
+            let since = self.0.get(part);
+            since.is_some_and(|since| now.seconds_since(*since) < RESEAT_SECONDS)
+                && is_on_idle_node(part, (history, jobs))
+        });
+        for cables in cables_of_switches(fabric, &down).into_values() {
+            let lost = || cables.iter().filter(|(cable, _)| down.contains(cable));
+            if lost().count() >= PARENT_MIN_CHILDREN {
+                lost().for_each(|(cable, _)| {
+                    held.remove(cable);
+                });
+            }
+        }
+        held
+    }
 }
 
-/// Whether its RDMA ports have counters of bytes, and none has carried more than keep-alives.
+/// Whether it is a cable of a node that runs no known job, and did not compute, send or receive in the last minute.
+fn is_on_idle_node(cable: &Part, (history, jobs): (&History, &Jobs)) -> bool {
+    let Part::HostLink(name, _) = cable else {
+        return false;
+    };
+    history.node(name).is_some_and(|node| {
+        does_nothing(node)
+            && carries_nothing(node)
+            && !jobs.iter().any(|job| job.nodes.contains_key(name))
+    })
+}
+
+/// Whether its RDMA ports have counters of bytes, and neither these nor their priorities have carried more than keep-alives.
 fn carries_nothing(node: &NodeHistory) -> bool {
     let rates = |metric: &'static Metric| {
         let ports = node.series(metric);
         ports.map(|(_, window)| window.increase(IDLE_SECONDS).map(Increase::rate))
     };
-    let mut rates = rates(&RDMA_PORT_RECEIVE_BYTES)
+    let mut of_rdma = rates(&RDMA_PORT_RECEIVE_BYTES)
         .chain(rates(&RDMA_PORT_TRANSMIT_BYTES))
         .peekable();
-    rates.peek().is_some() && rates.all(|rate| rate.is_some_and(|rate| rate < KEEP_ALIVE))
+    of_rdma.peek().is_some()
+        && of_rdma
+            .chain(rates(&NIC_PRIORITY_BYTES))
+            .all(|rate| rate.is_some_and(|rate| rate < KEEP_ALIVE))
 }

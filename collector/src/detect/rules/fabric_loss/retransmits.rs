@@ -11,14 +11,18 @@ use railscope_model::metric::{
     RDMA_PORT_TRANSMIT_PACKETS, RDMA_RETRANSMITS, RDMA_TRANSPORT_EVENTS,
 };
 
-use super::{LOSS_SECONDS, MIN_LOST, MIN_RATE, NAME, SENT_IN_VAIN};
+use super::{LOSS_SECONDS, MIN_LOST, MIN_RATE, NAME};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::EDGE_LOSSY;
 use crate::detect::detector::{Evidence, Explanation, View};
-use crate::detect::peers::{MIN_PEERS, median};
+use crate::detect::peers::{self, MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
-use crate::store::{Increase, NodeHistory, Window};
+use crate::store::{Increase, NodeHistory};
 
+/// EFA's name of the counter, which no other driver has.
+const EVENT: &str = "retrans_pkts";
+/// Packets a second from which a device is compared (a choice).
+const BUSY: f64 = 1_000.0;
 /// How many times the share of the median device of its job a device retransmits: under load all retransmit.
 const ABOVE_MEDIAN: f64 = 20.0;
 /// Share of the largest rate from which a device of the same name retransmits as much.
@@ -29,7 +33,7 @@ pub(super) fn explain() -> Explanation {
     Explanation {
         check: "An EFA device retransmits a far larger share of its packets than the others of its job.",
         threshold: format!(
-            "at least {MIN_RATE:.0} packets per second and {MIN_LOST} of all, over {:.0} s and over {:.0} s, and {ABOVE_MEDIAN:.0} times the share of the median device of the job; if one of the same name on another node retransmits at least {:.0} % as much, it is an alternative; if more do, none is reported",
+            "at least {MIN_RATE:.0} packets per second and {MIN_LOST} of all, over {:.0} s and over {:.0} s, and {ABOVE_MEDIAN:.0} times the share of the median device, of at least {MIN_PEERS} of the job that send {BUSY:.0} packets per second (where no job is known, of all; then the median device must retransmit, too); if one of the same name on another node retransmits at least {:.0} % as much, it is an alternative; if more do, none is reported",
             LOSS_SECONDS[0],
             LOSS_SECONDS[1],
             100.0 * ALIKE
@@ -40,35 +44,48 @@ pub(super) fn explain() -> Explanation {
 
 /// The rule's own numbers.
 pub(super) fn rule() -> Rule {
+    let mut thresholds = peers::thresholds();
+    thresholds.truncate(1);
+    thresholds.extend(LOSS_SECONDS.map(|seconds| {
+        let reason = "several readings, and the loss continues (a choice)";
+        Threshold::new("over", seconds, "s", reason)
+    }));
+    thresholds.extend([
+        Threshold::new(
+            "packets that a device sends, from which it is compared",
+            BUSY,
+            "1/s",
+            "an idle device has no share (a choice)",
+        ),
+        Threshold::new(
+            "share of its packets that a device retransmits, at least",
+            MIN_LOST,
+            "ratio",
+            "as on networks without retransmission in hardware (a choice)",
+        ),
+        Threshold::new(
+            "minimum number of packets per second",
+            MIN_RATE,
+            "1/s",
+            "a port flap causes a few (a choice)",
+        ),
+        Threshold::new(
+            "share of retransmitted packets, times that of the median device of its job, at least",
+            ABOVE_MEDIAN,
+            "times",
+            "under load all devices retransmit (a choice)",
+        ),
+        Threshold::new(
+            "share of the largest rate from which another device of the same name is an alternative",
+            ALIKE,
+            "ratio",
+            "in a ring, a device and the one before it retransmit alike (a choice)",
+        ),
+    ]);
     Rule {
         class: &EDGE_LOSSY,
         signal: RDMA_RETRANSMITS.name,
-        thresholds: vec![
-            Threshold::new(
-                "share of its packets that a device retransmits, at least",
-                MIN_LOST,
-                "ratio",
-                "as for packets that are lost on other networks",
-            ),
-            Threshold::new(
-                "minimum number of packets per second",
-                MIN_RATE,
-                "1/s",
-                "a port flap causes a few (a choice)",
-            ),
-            Threshold::new(
-                "share of retransmitted packets, times that of the median device of its job, at least",
-                ABOVE_MEDIAN,
-                "times",
-                "under load all devices retransmit (a choice)",
-            ),
-            Threshold::new(
-                "share of the largest rate from which another device of the same name is an alternative",
-                ALIKE,
-                "ratio",
-                "in a ring, a device and the one before it retransmit alike (a choice)",
-            ),
-        ],
+        thresholds,
     }
 }
 
@@ -78,7 +95,7 @@ struct Sender<'a> {
     port: RdmaPort,
     /// Packets a second, the fewest in any of [`LOSS_SECONDS`].
     rate: f64,
-    /// Of all packets that it sends.
+    /// Of all packets that it sends, the lowest in any of [`LOSS_SECONDS`].
     share: f64,
 }
 
@@ -88,73 +105,63 @@ pub(super) fn evidence(view: &View<'_>) -> Vec<Evidence> {
     for (node, history) in view.history.fresh_nodes(view.now) {
         for sender in of_node(node, history) {
             let job = view.jobs.of_nic(node, &sender.port.device);
-            jobs.entry(job.map(|job| &job.name))
-                .or_default()
-                .push(sender);
+            if job.is_none_or(|job| job.is_heard) {
+                let of_job = jobs.entry(job.map(|job| &job.name)).or_default();
+                of_job.push(sender);
+            }
         }
     }
-    jobs.into_values()
-        .filter_map(|senders| of_job(view, senders))
-        .collect()
+    let found = jobs
+        .into_iter()
+        .filter_map(|(job, senders)| of_job(view, job.is_some(), senders));
+    found.collect()
 }
 
+/// The busy EFA devices of a node.
 fn of_node<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Sender<'a>> {
-    let senders = history
-        .series(&RDMA_RETRANSMITS)
-        .filter_map(|(labels, window)| {
-            let mut labels = labels.values();
-            let (device, port) = (labels.next()?, labels.next()?);
-            let acknowledges = |event| {
-                let event = [device, port, event];
-                history.window(&RDMA_TRANSPORT_EVENTS, &event).is_some()
-            };
-            if SENT_IN_VAIN.into_iter().any(acknowledges) {
-                return None;
-            }
-            let sent = history.window(&RDMA_PORT_TRANSMIT_PACKETS, &[device, port])?;
-            let (rate, packets) = (least_rate(window)?, least_rate(sent)?);
-            Some(Sender {
-                node,
-                port: RdmaPort {
-                    device: device.parse().ok()?,
-                    port: port.parse().ok()?,
-                },
-                rate,
-                share: if packets > 0.0 { rate / packets } else { 0.0 },
-            })
-        });
+    let retransmits = history.series(&RDMA_RETRANSMITS);
+    let senders = retransmits.filter_map(|(labels, window)| {
+        let mut labels = labels.values();
+        let (device, port) = (labels.next()?, labels.next()?);
+        history.window(&RDMA_TRANSPORT_EVENTS, &[device, port, EVENT])?;
+        let sent = history.window(&RDMA_PORT_TRANSMIT_PACKETS, &[device, port])?;
+        let (mut rate, mut share) = (f64::MAX, f64::MAX);
+        for seconds in LOSS_SECONDS {
+            let [again, packets] =
+                [window, sent].map(|of| of.newest_increase(seconds).map(Increase::rate));
+            let packets = packets.filter(|packets| *packets >= BUSY)?;
+            rate = rate.min(again?);
+            share = share.min(again? / packets);
+        }
+        Some(Sender {
+            node,
+            port: RdmaPort {
+                device: device.parse().ok()?,
+                port: port.parse().ok()?,
+            },
+            rate,
+            share,
+        })
+    });
     senders.collect()
 }
 
-/// The lowest rate in any of [`LOSS_SECONDS`].
-fn least_rate(counter: Window<'_>) -> Option<f64> {
-    let rates = LOSS_SECONDS.map(|seconds| counter.newest_increase(seconds).map(Increase::rate));
-    rates
-        .into_iter()
-        .try_fold(f64::MAX, |least, rate| Some(least.min(rate?)))
-}
-
 /// The device of a job that retransmits most, if at most one other does so alike.
-fn of_job(view: &View<'_>, mut senders: Vec<Sender<'_>>) -> Option<Evidence> {
-    if senders.len() <= MIN_PEERS {
-        return None;
-    }
+fn of_job(view: &View<'_>, is_known: bool, mut senders: Vec<Sender<'_>>) -> Option<Evidence> {
     let usual = median(senders.iter().map(|sender| sender.share))?;
-    senders.retain(|sender| sender.rate >= MIN_RATE && sender.share >= ABOVE_MEDIAN * usual);
     senders.sort_by(|a, b| b.rate.total_cmp(&a.rate));
     let (first, others) = senders.split_first()?;
-    let alike: Vec<&Sender<'_>> = others
+    let is_lossy = first.rate >= MIN_RATE && first.share >= MIN_LOST.max(ABOVE_MEDIAN * usual);
+    if !is_lossy || senders.len() < MIN_PEERS || !is_known && usual == 0.0 {
+        return None;
+    }
+    let alike = others
         .iter()
-        .filter(|other| other.rate >= ALIKE * first.rate)
-        .collect();
+        .filter(|other| other.rate >= ALIKE * first.rate);
+    let alike: Vec<&Sender<'_>> = alike.collect();
     let is_pair =
         |other: &Sender<'_>| other.node != first.node && other.port.device == first.port.device;
-    let is_known = match alike[..] {
-        [] => true,
-        [other] => is_pair(other),
-        _ => false,
-    };
-    if !is_known || first.share < MIN_LOST {
+    if alike.len() > 1 || !alike.iter().all(|other| is_pair(other)) {
         return None;
     }
     let link = |sender: &Sender<'_>| Part::HostLink(sender.node.clone(), sender.port.clone());
