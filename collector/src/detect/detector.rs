@@ -5,7 +5,7 @@ use std::sync::Arc;
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 use railscope_model::metric::{
-    GPU_DRAM_BANDWIDTH, GPU_TENSOR_ACTIVE, Kind, Metric, RDMA_RETRANSMITS,
+    GPU_DRAM_BANDWIDTH, GPU_MEMORY_USED, GPU_TENSOR_ACTIVE, Kind, Metric, RDMA_RETRANSMITS,
 };
 
 use crate::classes::{Class, GPU_SLOW, Severity};
@@ -76,8 +76,9 @@ pub struct Evidence {
 impl Evidence {
     /// Severity if it is true: that of its class, or a ticket where healthy hardware looks the same.
     pub(crate) fn severity(&self) -> Severity {
-        // Tensor cores and memory of a rank that has more to do, or more data, are active for longer, too.
-        let of_work = [&GPU_TENSOR_ACTIVE, &GPU_DRAM_BANDWIDTH].map(|metric| metric.name);
+        // Tensor cores and memory of a rank that has more to do, or more data, are active for longer, too, as is a GPU that is shared.
+        let of_work =
+            [&GPU_TENSOR_ACTIVE, &GPU_DRAM_BANDWIDTH, &GPU_MEMORY_USED].map(|metric| metric.name);
         let may_be_work = self.class == &GPU_SLOW && of_work.contains(&self.signal);
         // EFA retransmits at once, over other paths.
         let is_repaired = self.signal == RDMA_RETRANSMITS.name;

@@ -308,3 +308,33 @@ fn a_cable_of_an_idle_node_may_be_reseated_for_five_minutes() {
         assert_eq!(reported_at(busy, 600), Some(125), "{busy:?}");
     }
 }
+
+/// Another process that a GPU runs makes its SMs work for longer, and holds memory.
+#[test]
+fn a_gpu_that_holds_more_memory_may_be_shared_and_pages_nobody() {
+    let shared = |gigabytes: u32| {
+        move |index: usize, _: u64, page: String| {
+            page + &of_gpus(|gpu| {
+                let is_it = (index, gpu) == (1, 2);
+                let sm = if is_it { 0.9 } else { 0.8 };
+                let used = 60 + if is_it { gigabytes } else { 0 };
+                format!(
+                    "railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} 0.4\n\
+                     railscope_gpu_sm_active_ratio{{gpu=\"{gpu}\"}} {sm}\n\
+                     railscope_gpu_memory_used_bytes{{gpu=\"{gpu}\"}} {used}e9\n"
+                )
+            })
+        }
+    };
+    for (gigabytes, severity) in [(0, Severity::Critical), (5, Severity::Warning)] {
+        let view = run_from_the_start(&shared(gigabytes));
+        let found = view
+            .incidents
+            .iter()
+            .map(|one| (one.root.to_string(), one.severity));
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            [("gpu/n1:2".to_owned(), severity)]
+        );
+    }
+}

@@ -16,17 +16,21 @@ mod counted;
 mod episodes;
 mod rules;
 mod sampled;
+mod shared;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{GpuIndex, NodeName};
-use railscope_model::metric::{GPU_DRAM_BANDWIDTH, GPU_SM_ACTIVE, GPU_TENSOR_ACTIVE, Metric};
+use railscope_model::metric::{
+    GPU_DRAM_BANDWIDTH, GPU_MEMORY_USED, GPU_SM_ACTIVE, GPU_TENSOR_ACTIVE, Metric,
+};
 
 use self::counted::Counted;
 use self::episodes::{Episodes, Key};
 use self::rules::{rules, threshold};
 use self::sampled::Sampled;
+use self::shared::more_memory;
 use crate::classes::{Class, GPU_SLOW};
 use crate::detect::cohort::Usual;
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
@@ -449,7 +453,7 @@ fn evidence(found: &Found<'_>) -> Evidence {
     let excess = 100.0 * found.excess;
     let active = 100.0 * found.worker.active;
     let named = format!("GPU {} of {}", gpu.index, gpu.node);
-    let statement = if found.activity == &GPU_SM_ACTIVE {
+    let mut statement = if found.activity == &GPU_SM_ACTIVE {
         format!(
             "{named} needs longer than the node's other GPUs for the same tensor work at the same clock: its SMs are active {active:.1} % of the time, {excess:.0} % more than theirs; slow memory or slow SMs cause this."
         )
@@ -462,9 +466,17 @@ fn evidence(found: &Found<'_>) -> Evidence {
             "{named} needs {excess:.0} % longer than the node's other GPUs at the same clock: its tensor cores are active {active:.1} % of the time. It is slow, unless its rank has more work than theirs."
         )
     };
+    let mut signal = found.activity;
+    if let Some(more) = more_memory(gpu) {
+        signal = &GPU_MEMORY_USED;
+        statement += &format!(
+            " It holds {:.1} GB more than any of them: another process may share it, or its rank has more data.",
+            more / 1e9
+        );
+    }
     Evidence {
         detector: "gpu-work",
-        signal: found.activity.name,
+        signal: signal.name,
         class: &GPU_SLOW,
         // What takes so much longer does so much less in a time.
         effect: found.excess / (1.0 + found.excess),

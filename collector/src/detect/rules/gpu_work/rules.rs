@@ -34,6 +34,7 @@ pub(super) fn rules() -> Vec<Rule> {
     let mut thresholds = peers::thresholds();
     thresholds.extend(of_sums());
     thresholds.extend(of_samples());
+    thresholds.extend(super::shared::thresholds());
     thresholds.extend([
         Threshold::new(
             "excess above the differences among the node's GPUs",
