@@ -85,7 +85,7 @@ impl Step {
         (
             Self::ImpactGate,
             "impact-gate",
-            "incidents that delay no job do not page",
+            "incidents that delay no job do not page, and cables of idle nodes may be reseated",
         ),
         (
             Self::Probes,

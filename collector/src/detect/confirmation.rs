@@ -70,7 +70,7 @@ fn falls(told: Window<'_>) -> bool {
         .is_some_and(|(now, before)| now < before)
 }
 
-/// Time of the scrape that confirmed a loss, if the host was scraped since and still reports
+/// The earliest time of a sample that confirms a loss, if the host was scraped since and still reports
 /// it: a port that is down, or a GPU that has fewer NVLinks than it had. `None` of a part of which no
 /// scrape reported more.
 pub(crate) fn second_look_at(history: &History, part: &Part) -> Option<Timestamp> {

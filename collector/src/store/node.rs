@@ -143,8 +143,8 @@ impl NodeHistory {
     }
 
     /// Ingests what one of several sources reports about the node. Each series is taken from one source:
-    /// another replaces it if it has precedence, or once that one has not reported the series for as
-    /// long as a node may be stale.
+    /// another replaces it if it has precedence, or once that one has not reported the series for the
+    /// time after which a node is stale.
     pub fn ingest_from(
         &mut self,
         speaker: &Speaker,
@@ -346,7 +346,7 @@ impl NodeHistory {
         Some(column.add(labels.clone(), turn))
     }
 
-    /// Ends one scrape: series that have been absent for longer than a node may be stale are
+    /// Ends one scrape: series that have been absent for longer than it takes a node to become stale are
     /// dropped.
     fn finish(&mut self, arrival: Arrival, at: Timestamp) {
         let voices = &self.voices;

@@ -360,19 +360,22 @@ fn a_node_that_waits_for_its_storage_alone_is_named_and_a_job_that_loads_data_is
     check(&waits(|_| 0.3), &[]);
     // A job of two nodes loads a checkpoint.
     check(&waits(|node| if node < 2 { 0.3 } else { 0.0 }), &[]);
-    let alone = waits(|node| if node == 3 { 0.3 } else { 0.01 });
-    let idle = move |node: usize, seconds: u64, page: String| {
-        let busy = "railscope_gpu_utilization_ratio{";
-        let lines = alone(node, seconds, page);
-        let lines = lines.lines().map(|line| match line.split_once("} ") {
-            Some((series, _)) if node == 3 && line.starts_with(busy) => {
-                format!("{series}}} 0.05\n")
-            }
-            _ => format!("{line}\n"),
-        });
-        lines.collect()
-    };
-    check(&idle, &[]);
+    // Its GPUs lack data, but compute; a node that loads a checkpoint does not.
+    for (utilization, found) in [("0.3", true), ("0.05", false)] {
+        let alone = waits(|node| if node == 3 { 0.3 } else { 0.01 });
+        let starved = move |node: usize, seconds: u64, page: String| {
+            let lines = alone(node, seconds, page);
+            let lines = lines.lines().map(|line| match line.split_once("} ") {
+                Some((series, _)) if node == 3 && series.starts_with("railscope_gpu_util") => {
+                    format!("{series}}} {utilization}\n")
+                }
+                _ => format!("{line}\n"),
+            });
+            lines.collect()
+        };
+        let named = "storage-stall host/n3 gpus=4 [gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]";
+        check(&starved, found.then_some(named).as_slice());
+    }
 }
 
 /// Pause that interfaces send, as a share of the time, by node and rail.

@@ -17,7 +17,7 @@ use crate::sources::timer::{MAX_SHARE, Probe};
 /// Source label.
 const NAME: &str = "jitter";
 /// Delays above which a wake-up counts as a stall, nanoseconds, with their label. 50 to 500 us is what
-/// a hypervisor takes from a guest; from 200 us to 1 ms on, one collective step is affected.
+/// a hypervisor takes from a guest; stalls of 200 us to 1 ms and more delay a collective step.
 const THRESHOLDS: [(u64, &str); 3] = [(50_000, "50us"), (200_000, "200us"), (1_000_000, "1000us")];
 /// Samples over which the greatest delay is kept: a minute, so that no usual scrape misses it.
 const MAX_OVER_SAMPLES: usize = 60;

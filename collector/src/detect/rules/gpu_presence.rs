@@ -42,7 +42,7 @@ struct Node {
     present: Vec<(String, Had)>,
     /// Those that the node had, by key, and since when they are missing.
     missing: BTreeMap<String, (Had, Timestamp)>,
-    /// Number of GPUs listed; `None` while no GPU of the node is known: then none is missing.
+    /// Number of GPUs listed; 0 while nothing is known of the node's GPUs: then none is missing.
     listed: usize,
     /// Most GPUs at once.
     most: usize,

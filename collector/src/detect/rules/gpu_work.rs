@@ -340,7 +340,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The excess that may come from the time at which this GPU was read alone; none if that cannot be determined. Only evaluated
+    /// The excess that may come from nothing but the time at which this GPU was read; `None` if that cannot be determined. Only evaluated
     /// for an outlier.
     fn doubt(&self, lane: usize, gpu: &Listed<'_>) -> Option<f64> {
         let (ratios, misread) = match self {

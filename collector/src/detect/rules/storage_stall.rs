@@ -32,9 +32,10 @@ const ALONE_ABOVE_MEDIAN: f64 = 5.0;
 const FAINT_MIN_SHARE: f64 = 0.08;
 /// See [`FAINT_MIN_SHARE`].
 const FAINT_ABOVE_MEDIAN: f64 = 20.0;
-/// Mean utilization of its busiest GPU meanwhile: a rank that loads a checkpoint does not compute
-/// yet.
+/// Mean utilization of the busiest GPU of a node that computes.
 const BUSY: f64 = 0.5;
+/// The same of a node that waits alone: its GPUs lack data. A rank that loads a checkpoint does not compute yet.
+const STARVED: f64 = 0.15;
 
 #[derive(Default)]
 struct StorageStall {
@@ -99,7 +100,12 @@ impl Detector for StorageStall {
         let is_long = |wait: &&Wait<'_>| wait.rise.amount >= MIN_SHARE * WINDOW_SECONDS;
         let (long, others): (Vec<_>, Vec<_>) = stalled.iter().partition(is_long);
         // Shared storage keeps all waiting; where other nodes continue, one job loads or saves much.
-        let going_on = || others.iter().filter(|own| computes(view, own.node)).count();
+        let going_on = || {
+            others
+                .iter()
+                .filter(|own| computes(view, own.node, BUSY))
+                .count()
+        };
         let nodes = (long.len() >= MIN_PEERS).then(|| long.len() + going_on());
         let share = if self.lasts { STILL_WAIT } else { MAJORITY };
         // Where most nodes are idle, it may be one job that begins.
@@ -157,6 +163,12 @@ impl Detector for StorageStall {
                 "ratio",
                 "the nodes end their waiting one by one; also the smallest share of all nodes (a choice)",
             ),
+            Threshold::new(
+                "utilization of its busiest GPU from which a node that does not wait computes",
+                BUSY,
+                "ratio",
+                "one that is idle does not show whether storage works (a choice)",
+            ),
         ];
         let fewest = peers::thresholds().into_iter().take(1);
         vec![Rule::new(
@@ -211,9 +223,9 @@ fn of_single_nodes() -> Vec<Threshold> {
         ),
         Threshold::new(
             "utilization of its busiest GPU during this time",
-            BUSY,
+            STARVED,
             "ratio",
-            "a node that loads a checkpoint does not compute yet (a choice)",
+            "its GPUs lack data; a node that loads a checkpoint does not compute yet (a choice)",
         ),
     ]
 }
@@ -287,7 +299,9 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
     let long = waits
         .iter()
         .filter(|wait| rate(wait) >= FAINT_MIN_SHARE / 2.0);
-    let mut long: Vec<_> = long.filter(|wait| computes(view, wait.node)).collect();
+    let mut long: Vec<_> = long
+        .filter(|wait| computes(view, wait.node, STARVED))
+        .collect();
     long.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
     let (wait, others) = long.split_first()?;
     let (share, least) = needed(rate(wait), usual)?;
@@ -337,7 +351,7 @@ impl Wait<'_> {
 }
 
 /// Whether a node has no GPUs, or one of them was busy lately.
-fn computes(view: &View<'_>, node: &NodeName) -> bool {
+fn computes(view: &View<'_>, node: &NodeName, least: f64) -> bool {
     let history = view.history.node(node);
     let gpus = history
         .into_iter()
@@ -350,7 +364,7 @@ fn computes(view: &View<'_>, node: &NodeName) -> bool {
         if count > 0.0 { sum / count } else { 0.0 }
     });
     let first = means.next();
-    first.is_none_or(|first| first.max(means.fold(0.0, f64::max)) >= BUSY)
+    first.is_none_or(|first| first.max(means.fold(0.0, f64::max)) >= least)
 }
 
 fn evidence(wait: &Wait<'_>) -> Evidence {

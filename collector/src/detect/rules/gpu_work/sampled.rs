@@ -25,7 +25,7 @@ fn is_clocked(activity: &Metric) -> bool {
 }
 
 impl<'a> Told<'a> {
-    /// `None` of a GPU that does not report this activity, or its clock.
+    /// `None` of a GPU that does not report this activity, or the clock of what is active.
     fn by(gpu: &Listed<'a>, activity: &'static Metric) -> Option<Self> {
         let told = gpu.window(activity)?.unbroken();
         let (mut active, mut needed) = ([None; SAMPLES.0], None);
