@@ -51,7 +51,7 @@ pub struct Counts {
     pub limited: u64,
 }
 
-impl<A: Copy> Responder<A> {
+impl<A: Clone> Responder<A> {
     /// Answers so many questions a second at most.
     pub fn new(per_second: u64, now_nanos: u64) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl<A: Copy> Responder<A> {
             self.counts.limited += 1;
             return None;
         }
-        let reply = |residence| Reply {
+        let reply = |to, residence| Reply {
             to,
             queue_key,
             packet: Packet::Answer(id, residence),
@@ -89,18 +89,18 @@ impl<A: Copy> Responder<A> {
             }
             self.awaited.push_back(Awaited {
                 id,
-                to: (to, queue_key),
+                to: (to.clone(), queue_key),
                 came_nanos,
             });
-            return Some(reply(Residence::Follows));
+            return Some(reply(to, Residence::Follows));
         }
         let here = now_nanos.saturating_sub(moment.host_nanos);
         if moment.delayed {
             self.note(late_nanos.max(here));
-            return Some(reply(Residence::Unknown));
+            return Some(reply(to, Residence::Unknown));
         }
         self.note(here);
-        Some(reply(Residence::Nanos(here)))
+        Some(reply(to, Residence::Nanos(here)))
     }
 
     /// An answer left, by the NIC's clock: what to send behind it, if its time is awaited.

@@ -1,6 +1,5 @@
 //! One device on a separate thread: opens its port, probes and answers by it, and opens it again when the device has come back.
 
-use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,13 +12,13 @@ use railscope_model::rdma_probe::{Endpoint, Plan, Problem};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::addresses::{Gids, Route};
+use crate::addresses::{Gids, Source};
 use crate::prober::{Moment, Outcomes, Prober};
 use crate::resolver::{Addresses, Lookup};
 use crate::responder::{Counts, Reply, Responder};
 use crate::verbs::{Address, Completion, Port, PortState, Role};
 use crate::wake::{Clocks, Wake};
-use crate::wire::{Packet, Residence};
+use crate::wire::Packet;
 
 const SECOND: u64 = 1_000_000_000;
 /// Longest sleep, so that another plan and the end are noticed soon.
@@ -39,8 +38,10 @@ const MOST_ANSWERS: u64 = 20_000;
 const BITS_A_PROBE: u64 = 2 * 8 * (64 + 38 + 20 + 8 + 12 + 8 + 4);
 /// Probes and answers may each take one part in so many of the port's rate: 0.1 % together.
 const SHARE_OF_RATE: u64 = 2_000;
-/// Replies that wait for the address of their asker.
-const MOST_HELD: usize = 128;
+/// Questions that wait for the address of their asker.
+const MOST_HELD: usize = 1_024;
+/// How long they do: then the asker has given them up.
+const HELD_FOR: u64 = SECOND;
 /// Batches of completions at one wake-up, so that a flood of packets does not delay its probes.
 const MOST_BATCHES: usize = 16;
 
@@ -156,13 +157,12 @@ pub fn run(device: &Device, shared: &Shared) {
     }
 }
 
-/// Where a reply goes: a route and the queue pair at its end.
-type To = (Route, u32);
-
-/// A reply that waits for its address.
-struct Held {
-    reply: Reply<To>,
-    since: u64,
+/// A packet to the answering queue pair.
+struct Question {
+    bytes: Vec<u8>,
+    source: Source,
+    moment: Moment,
+    delay_nanos: u64,
 }
 
 /// A port that is open, and what is known while it is.
@@ -178,8 +178,8 @@ struct Session<'a> {
     plan: Arc<Plan>,
     addresses: Addresses<Address>,
     prober: Prober,
-    responder: Responder<To>,
-    held: VecDeque<Held>,
+    responder: Responder<(Address, u32)>,
+    held: Vec<Question>,
     completions: Vec<Completion>,
     unparsed: u64,
 }
@@ -215,7 +215,7 @@ impl<'a> Session<'a> {
             addresses,
             prober: Prober::new(token, MOST_PROBES.min(of_rate), now),
             responder: Responder::new(MOST_ANSWERS.min(of_rate), now),
-            held: VecDeque::new(),
+            held: Vec::new(),
             completions: Vec::new(),
             unparsed: 0,
             port,
@@ -235,9 +235,12 @@ impl<'a> Session<'a> {
                 refresh_at = now + REFRESH_EVERY;
             }
             self.take_plan(now);
+            if self.addresses.collect(now) {
+                self.take_held();
+            }
             let wake_at = self.prober.wake_nanos().clamp(now, now + LONGEST_SLEEP);
             let (before, slept) = (woke, clocks());
-            let [completed, changed, addressed] = self.sleep(wake_at.saturating_sub(slept.host))?;
+            let [completed, changed] = self.sleep(wake_at.saturating_sub(slept.host))?;
             woke = clocks();
             let wake = Wake::of(before, slept, wake_at, woke);
             if changed {
@@ -250,10 +253,6 @@ impl<'a> Session<'a> {
                 self.port.take_notice()?;
                 self.port.arm()?;
             }
-            if addressed {
-                self.addresses.collect(now_nanos());
-                self.answer_held();
-            }
             self.take_completions(wake)?;
             self.prober.give_up(now_nanos(), wake.was_held_up());
             self.ask();
@@ -262,7 +261,7 @@ impl<'a> Session<'a> {
     }
 
     /// Sleeps until there are completions, events of the device or addresses, or for this long.
-    fn sleep(&self, nanos: u64) -> io::Result<[bool; 3]> {
+    fn sleep(&self, nanos: u64) -> io::Result<[bool; 2]> {
         let [completions, events] = self.port.descriptors();
         let mut of = [completions, events, self.addresses.descriptor()]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
@@ -274,7 +273,8 @@ impl<'a> Session<'a> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(of.map(|fd| !fd.revents().is_empty()))
+        let [completed, changed, _] = of.map(|fd| !fd.revents().is_empty());
+        Ok([completed, changed])
     }
 
     /// Looks at the port and its addresses.
@@ -356,7 +356,7 @@ impl<'a> Session<'a> {
                 }
                 (Role::Answers, Some(Packet::Answer(id, _))) => {
                     if let Some(time) = self.responder.left(id, nic_nanos) {
-                        self.answer(time);
+                        self.answer(&time);
                     }
                 }
                 _ => {}
@@ -377,55 +377,56 @@ impl<'a> Session<'a> {
                         Some(packet) => self.prober.arrived(packet, source.queue_pair, moment),
                         None => self.unparsed += 1,
                     },
-                    Role::Answers => {
-                        let Some(route) = self.gids.back(&source, self.state.ethernet) else {
-                            self.unparsed += 1;
-                            return;
-                        };
-                        let (to, times) = (
-                            (route, source.queue_pair),
-                            (now_nanos(), wake.delay_nanos()),
-                        );
-                        if let Some(answer) = self.responder.answer(&bytes, to, moment, times) {
-                            self.answer(answer);
-                        }
-                    }
+                    Role::Answers => self.take_question(Question {
+                        bytes,
+                        source,
+                        moment,
+                        delay_nanos: wake.delay_nanos(),
+                    }),
                 }
             }
         }
     }
 
-    /// Sends a reply, or holds it until its address was made. One that cannot be sent is one that its asker does not get.
-    fn answer(&mut self, reply: Reply<To>) {
+    /// Answers a question, or holds it until the address of its asker was made.
+    fn take_question(&mut self, question: Question) {
         let now = now_nanos();
-        let sent = match self.addresses.get(&reply.to.0, now) {
-            Lookup::Ready(address) => {
-                let to = (&address, reply.to.1, reply.queue_key);
-                let packet = reply.packet.write();
-                self.port.send(Role::Answers, to, &packet).is_ok()
+        let is_one = matches!(Packet::read(&question.bytes), Some(Packet::Question(..)));
+        let route = self.gids.back(&question.source, self.state.ethernet);
+        let address = route
+            .filter(|_| is_one)
+            .map(|route| self.addresses.get(&route, now));
+        match address {
+            Some(Lookup::Ready(address)) => {
+                let to = (address, question.source.queue_pair);
+                let (moment, times) = (question.moment, (now, question.delay_nanos));
+                if let Some(answer) = self.responder.answer(&question.bytes, to, moment, times) {
+                    self.answer(&answer);
+                }
             }
-            Lookup::Pending if self.held.len() < MOST_HELD => {
-                self.held.push_back(Held { reply, since: now });
-                true
-            }
-            Lookup::Pending | Lookup::Absent(_) => false,
-        };
-        self.unparsed += u64::from(!sent);
+            Some(Lookup::Pending) if self.held.len() < MOST_HELD => self.held.push(question),
+            _ => self.unparsed += 1,
+        }
     }
 
-    /// Sends the replies whose address was made. The time that they waited is the responder's.
-    fn answer_held(&mut self) {
+    /// Takes the questions that were held again, but for those that are too old.
+    fn take_held(&mut self) {
         let now = now_nanos();
-        for mut held in std::mem::take(&mut self.held) {
-            if let Lookup::Pending = self.addresses.get(&held.reply.to.0, now) {
-                self.held.push_back(held);
-                continue;
+        for question in std::mem::take(&mut self.held) {
+            if now.saturating_sub(question.moment.host_nanos) < HELD_FOR {
+                self.take_question(question);
+            } else {
+                self.unparsed += 1;
             }
-            if let Packet::Answer(_, Residence::Nanos(here)) = &mut held.reply.packet {
-                *here += now.saturating_sub(held.since);
-            }
-            self.answer(held.reply);
         }
+    }
+
+    /// Sends an answer. One that cannot be sent is one that its asker does not get.
+    fn answer(&mut self, reply: &Reply<(Address, u32)>) {
+        let (address, queue_pair) = &reply.to;
+        let to = (address, *queue_pair, reply.queue_key);
+        let sent = self.port.send(Role::Answers, to, &reply.packet.write());
+        self.unparsed += u64::from(sent.is_err());
     }
 
     /// Sends the questions that are due.

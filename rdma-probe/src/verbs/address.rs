@@ -21,8 +21,8 @@ pub(super) struct Domain {
     pub(super) domain: *mut ib::ibv_pd,
 }
 
-// SAFETY: libibverbs objects may be used by several threads at once (`man 7 rdma_cm` and the library's own locks), and this one
-// is not changed after `open`.
+// SAFETY: verbs may be called by every thread, also on objects of the same domain (rdmamojo.com, "libibverbs thread safe level"),
+// and the pointers do not change after `new`.
 unsafe impl Send for Domain {}
 // SAFETY: as above.
 unsafe impl Sync for Domain {}
