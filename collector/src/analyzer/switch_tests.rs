@@ -16,7 +16,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::{Labels, NodeReading};
 
-use crate::detect::detector::{Build, View};
+use crate::detect::detector::{Build, Evidence, View};
 use crate::detect::gpus::Gpus;
 use crate::detect::pause_graph::PauseGraph;
 use crate::detect::rules::{lossy_cable, pause_circle, switch_ports};
@@ -141,10 +141,8 @@ impl Lab {
             out.iter()
                 .all(|own| !detector.explain(own.class, own.signal).threshold.is_empty())
         );
-        let said = out
-            .iter()
-            .map(|own| format!("{} {}", own.class.name, own.part));
-        let mut said: Vec<String> = said.collect();
+        let text = |own: &Evidence| format!("{} {}", own.class.name, own.part);
+        let mut said: Vec<String> = out.iter().map(text).collect();
         said.sort();
         said
     }

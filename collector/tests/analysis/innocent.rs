@@ -338,3 +338,45 @@ fn a_gpu_that_holds_more_memory_may_be_shared_and_pages_nobody() {
         );
     }
 }
+
+/// All power limits of a site end at once, and each node is read at another time.
+#[test]
+fn one_old_sample_of_a_clock_is_no_slow_gpu_and_two_are() {
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    let mut critical = |seconds: u64, is_slow: bool| {
+        for index in 0..NODES {
+            // One node is read every 15 s.
+            if index == 1 && !seconds.is_multiple_of(15) {
+                continue;
+            }
+            let text = reporting(&page(index, seconds), seconds, |gpu| Reported {
+                utilization: 1.0,
+                megahertz: if (index, gpu) == (1, 2) && is_slow {
+                    1700.0
+                } else {
+                    1980.0
+                },
+                watts: 600.0,
+                is_capped: false,
+            });
+            let events = "railscope_gpu_clock_event_seconds_total";
+            let text = text.lines().filter(|line| !line.starts_with(events));
+            let mut text: String = text.map(|line| format!("{line}\n")).collect();
+            let active = i32::from(index == 1 && is_slow);
+            text += &format!(
+                "railscope_gpu_clock_event_active{{gpu=\"2\",reason=\"hw_slowdown\"}} {active}\n"
+            );
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        analyzer.tick(at(seconds)).incidents.len()
+    };
+    for seconds in (5..=300).step_by(5) {
+        let is_slow = (120..135).contains(&seconds);
+        assert_eq!(critical(seconds, is_slow), 0, "{seconds}");
+    }
+    let first = (305..=420)
+        .step_by(5)
+        .find(|seconds| critical(*seconds, true) > 0);
+    assert_eq!(first, Some(335));
+}

@@ -4,9 +4,11 @@ mod power;
 mod unexplained;
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::hash::Hash;
 
-use railscope_model::identity::Part;
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::metric::{
     GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER_LIMIT,
 };
@@ -80,11 +82,15 @@ const SLOWDOWNS: &[Slowdown] = &[
     },
 ];
 
-struct SlowGpu;
+#[derive(Default)]
+struct SlowGpu {
+    /// GPUs whose scrape alone shows that they are held back, and the time of the first such sample.
+    since: BTreeMap<(NodeName, GpuIndex), Timestamp>,
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(SlowGpu)
+    Box::<SlowGpu>::default()
 }
 
 /// A GPU that is throttled.
@@ -119,7 +125,7 @@ impl Detector for SlowGpu {
         if view.left_out.has(Step::RoleCohort) {
             gpus.iter_mut().for_each(|gpu| gpu.product = "");
         }
-        let held = held_back(&gpus);
+        let held = self.seen_twice(held_back(&gpus));
         let mut capped = Vec::new();
         for node in by_node(&gpus) {
             let of_node: Vec<_> = held
@@ -144,6 +150,10 @@ impl Detector for SlowGpu {
         }
     }
 
+    fn remembers(&self) -> bool {
+        true
+    }
+
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         Explanation {
             check: if class == &GPU_SLOW {
@@ -152,7 +162,7 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs (power below that of GPUs of its job, if its job is known); power is the highest of {POWER_SECONDS:.0} s, of GPUs that work without pause for most of it and whose limit has not changed in that time), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, or with one that most of the node's GPUs have not, {:.0} % for {:.0} s",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs (power below that of GPUs of its job, if its job is known); power is the highest of {POWER_SECONDS:.0} s, of GPUs that work without pause for most of it and whose limit has not changed in that time), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s, or in two samples where its time is not counted; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, or with one that most of the node's GPUs have not, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * CAPPED_CHIPS_DIFFER,
@@ -368,6 +378,28 @@ fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
         SLOWDOWNS.iter().find_map(for_reason)
     };
     gpus.iter().filter_map(held).collect()
+}
+
+impl SlowGpu {
+    /// Omits GPUs of which one sample alone shows it: nodes are read one after another, so when the power limits of a site
+    /// change, some still show the old ones.
+    fn seen_twice<'a>(&mut self, mut held: Vec<Held<'a>>) -> Vec<Held<'a>> {
+        let mut since = BTreeMap::new();
+        held.retain(|held| {
+            let labels = [held.gpu.label(), held.why.reason];
+            let counted = held.gpu.history.window(&GPU_CLOCK_EVENT_SECONDS, &labels);
+            let newest = held.gpu.clock().and_then(|clock| clock.latest());
+            let (None, Some((newest, _))) = (counted, newest) else {
+                return true;
+            };
+            let key = (held.gpu.node.clone(), held.gpu.index);
+            let first = self.since.get(&key).copied().unwrap_or(newest);
+            since.insert(key, first);
+            first < newest
+        });
+        self.since = since;
+        held
+    }
 }
 
 /// Whether the driver reports a reason for a low clock, be it a fault or not.

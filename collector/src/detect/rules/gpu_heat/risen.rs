@@ -185,7 +185,11 @@ fn excess_before(view: &View<'_>, gpu: &Listed<'_>, node: &[Listed<'_>], now: f6
         Some(celsius(NOW)? - celsius(BEFORE)?)
     });
     let watts = |ages| mean(view, gpu, &GPU_POWER, ages);
-    let is_alike = (watts(NOW)? / watts(BEFORE)? - 1.0).abs() <= ALIKE_POWER;
+    let usual = watts(BEFORE)?;
+    // Heat follows power by a minute or more.
+    let mut meanwhile = [NOW, [NOW[1], BEFORE[0]]].into_iter();
+    let is_alike = meanwhile
+        .all(|ages| watts(ages).is_some_and(|watts| (watts / usual - 1.0).abs() <= ALIKE_POWER));
     let is_steady = changes.all(|change| change.abs() <= STEADY);
     (is_alike && is_steady).then_some(before)
 }
