@@ -1,14 +1,13 @@
 //! GPUs that their driver holds back while their peers run free, and nodes that hold back all of theirs.
 
 mod power;
+mod samples;
 mod unexplained;
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::hash::Hash;
 
-use railscope_model::fabric::Timestamp;
-use railscope_model::identity::{GpuIndex, NodeName, Part};
+use railscope_model::identity::Part;
 use railscope_model::metric::{
     GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER_LIMIT,
 };
@@ -17,6 +16,7 @@ use self::power::{
     AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, POWER_SECONDS, SAMPLE, by_power, capped,
     clock_of_its_power, has_steady_limit, power, works_without_pause,
 };
+use self::samples::Samples;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
 use crate::detect::cohort::Usual;
@@ -84,8 +84,7 @@ const SLOWDOWNS: &[Slowdown] = &[
 
 #[derive(Default)]
 struct SlowGpu {
-    /// GPUs whose scrape alone shows that they are held back, and the time of the first such sample.
-    since: BTreeMap<(NodeName, GpuIndex), Timestamp>,
+    samples: Samples,
 }
 
 /// Builds the detector.
@@ -125,7 +124,8 @@ impl Detector for SlowGpu {
         if view.left_out.has(Step::RoleCohort) {
             gpus.iter_mut().for_each(|gpu| gpu.product = "");
         }
-        let held = self.seen_twice(held_back(&gpus));
+        let mut held = held_back(&gpus);
+        self.samples.retain_seen_twice(&mut held, view.now);
         let mut capped = Vec::new();
         for node in by_node(&gpus) {
             let of_node: Vec<_> = held
@@ -203,6 +203,7 @@ impl Detector for SlowGpu {
                     "several scrapes, so that a single one has little weight (a choice)",
                 ),
                 gpus::busy(),
+                samples::threshold(),
             ]);
             Rule::new(class, thresholds)
         };
@@ -378,28 +379,6 @@ fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
         SLOWDOWNS.iter().find_map(for_reason)
     };
     gpus.iter().filter_map(held).collect()
-}
-
-impl SlowGpu {
-    /// Omits GPUs of which one sample alone shows it: nodes are read one after another, so when the power limits of a site
-    /// change, some still show the old ones.
-    fn seen_twice<'a>(&mut self, mut held: Vec<Held<'a>>) -> Vec<Held<'a>> {
-        let mut since = BTreeMap::new();
-        held.retain(|held| {
-            let labels = [held.gpu.label(), held.why.reason];
-            let counted = held.gpu.history.window(&GPU_CLOCK_EVENT_SECONDS, &labels);
-            let newest = held.gpu.clock().and_then(|clock| clock.latest());
-            let (None, Some((newest, _))) = (counted, newest) else {
-                return true;
-            };
-            let key = (held.gpu.node.clone(), held.gpu.index);
-            let first = self.since.get(&key).copied().unwrap_or(newest);
-            since.insert(key, first);
-            first < newest
-        });
-        self.since = since;
-        held
-    }
 }
 
 /// Whether the driver reports a reason for a low clock, be it a fault or not.
