@@ -285,7 +285,7 @@ mod tests {
             self.opened.notify_all();
         }
 
-        /// Of odd neighbors the reply waits for the gate, and of each hundredth and first there is none.
+        /// Replies of odd neighbors wait for the gate; neighbors 1, 101, 201 and so on never reply.
         fn addresses(self: &Arc<Self>) -> Addresses<u16> {
             let all = Arc::clone(self);
             let make = move |route: &Route| {
@@ -395,7 +395,7 @@ mod tests {
             thread::yield_now();
         }
         assert_eq!(port.get(&route(3, 0), 0), Lookup::Ready(3));
-        assert_eq!(port.known.len(), 1, "nothing of before is known");
+        assert_eq!(port.known.len(), 1, "earlier addresses are forgotten");
         assert_eq!(neighbors.calls.load(Ordering::SeqCst), MOST_THREADS + 1);
     }
 

@@ -138,7 +138,7 @@ impl CollectiveTimes {
             let Some((node, _)) = node_of(&known.host, history) else {
                 continue;
             };
-            let mut on_node = jobs.iter().filter(|job| job.nodes.contains_key(&node));
+            let mut on_node = jobs.of_node(&node);
             let (Some(job), None) = (on_node.next(), on_node.next()) else {
                 continue;
             };

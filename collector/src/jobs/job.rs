@@ -76,6 +76,11 @@ impl Jobs {
         self.jobs.values()
     }
 
+    /// The jobs that run on a node.
+    pub fn of_node<'a>(&'a self, node: &'a NodeName) -> impl Iterator<Item = &'a Job> {
+        self.iter().filter(|job| job.nodes.contains_key(node))
+    }
+
     /// The job of this name.
     pub fn get(&self, name: &str) -> Option<&Job> {
         self.jobs.get(name)

@@ -338,7 +338,7 @@ fn is_idle(incident: &Incident, history: &History, jobs: &Jobs, now: Timestamp) 
         jobs.iter().next().is_some() || history.fresh_nodes(now).any(|(_, one)| any_is_busy(one))
     };
     let are_known = tells || (does_nothing(said) && others_work());
-    are_known && !jobs.iter().any(|job| job.nodes.contains_key(node))
+    are_known && jobs.of_node(node).next().is_none()
 }
 
 /// Whether a node has GPUs that were all unused for the last [`IDLE_SECONDS`] that it reported.

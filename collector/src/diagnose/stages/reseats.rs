@@ -74,9 +74,7 @@ fn is_on_idle_node(cable: &Part, (history, jobs): (&History, &Jobs)) -> bool {
         return false;
     };
     history.node(name).is_some_and(|node| {
-        does_nothing(node)
-            && carries_nothing(node)
-            && !jobs.iter().any(|job| job.nodes.contains_key(name))
+        does_nothing(node) && carries_nothing(node) && jobs.of_node(name).next().is_none()
     })
 }
 

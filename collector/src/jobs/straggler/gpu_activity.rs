@@ -1,4 +1,4 @@
-//! Which rank computes longest in a job, from exporters alone: a hint, or the result that none does.
+//! Which rank computes longest in a job, from exporters alone: a hint, or the result that no rank does.
 //!
 //! GPUs of a synchronous job wait for the one that computes longest. Without timings of collectives only the time in
 //! which tensor cores are active shows which rank that is. A slow part is always the same one; work

@@ -1,4 +1,4 @@
-//! GPUs of which one sample alone shows that they are held back.
+//! GPUs of which one sample alone shows that they are throttled.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use railscope_model::metric::GPU_CLOCK_EVENT_SECONDS;
 use super::Held;
 use crate::detect::registry::Threshold;
 
-/// How long a GPU that a sample showed to be held back is remembered: it may be idle meanwhile.
+/// How long a GPU that a sample showed to be throttled is remembered: it may be idle meanwhile.
 const REMEMBERED_SECONDS: f64 = 300.0;
 
 /// The number.
@@ -22,7 +22,7 @@ pub(super) fn threshold() -> Threshold {
     )
 }
 
-/// When GPUs were first and last found to be held back by a sample.
+/// When GPUs were first and last found to be throttled by a sample.
 #[derive(Debug, Default)]
 pub(super) struct Samples(BTreeMap<(NodeName, GpuIndex), [Timestamp; 2]>);
 
