@@ -7,7 +7,8 @@ use railscope_model::fabric::{LinkId, PartId};
 
 use super::flows::{Counted, Hits, by_pair};
 use super::{
-    LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE, MOST_USUAL, SUSPICIOUS_NATS,
+    LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE, MOST_USUAL,
+    SUSPICIOUS_NATS_OF_LEAF, SUSPICIOUS_NATS_OF_NODE,
 };
 use crate::detect::detector::View;
 use crate::detect::rules::probe_paths::paths::{End, Ways};
@@ -115,13 +116,61 @@ impl Sum {
         self.usual += usual;
     }
 
-    /// Whether its hits exceed what chance makes of the usual share: by the deviance of a Poisson count.
-    fn is_suspicious(self) -> bool {
+    /// By how much its hits exceed what chance makes of the usual share: the deviance of a Poisson count.
+    fn excess_nats(self) -> f64 {
         let Self { hits, usual } = self;
-        hits >= MIN_HITS
-            && hits > usual
-            && hits * (hits / usual).ln() - (hits - usual) >= SUSPICIOUS_NATS
+        if hits < MIN_HITS || hits <= usual {
+            return 0.0;
+        }
+        hits * (hits / usual).ln() - (hits - usual)
     }
+}
+
+/// Where probes are counted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    /// Those from and to a NIC.
+    Nic(PartId),
+    /// Those from and to a host.
+    Host(PartId),
+    /// Those that a host sends.
+    Prober(PartId),
+    /// Those from and to the NICs of a leaf.
+    Leaf(PartId),
+}
+
+impl Place {
+    /// Where the probes between two NICs are counted, once in each place.
+    fn of(nics: [PartId; 2], ends: &[End; 2]) -> impl Iterator<Item = Self> {
+        let [from, to] = ends;
+        let hosts = distinct(from.host, to.host).map(Self::Host);
+        let leaves = distinct(from.leaf, to.leaf).map(Self::Leaf);
+        let nics = nics.into_iter().map(Self::Nic);
+        nics.chain(from.host.map(Self::Prober))
+            .chain(hosts)
+            .chain(leaves)
+    }
+
+    /// The places where all probes of a NIC are counted, or those that its host sends.
+    fn at(nic: PartId, end: &End) -> impl Iterator<Item = Self> {
+        let of_host = end.host.into_iter();
+        let of_host = of_host.flat_map(|host| [Self::Host(host), Self::Prober(host)]);
+        of_host
+            .chain(end.leaf.map(Self::Leaf))
+            .chain([Self::Nic(nic)])
+    }
+
+    /// Excess from which something may be wrong here.
+    const fn suspicious_nats(self) -> f64 {
+        match self {
+            Self::Nic(_) | Self::Host(_) | Self::Prober(_) => SUSPICIOUS_NATS_OF_NODE,
+            Self::Leaf(_) => SUSPICIOUS_NATS_OF_LEAF,
+        }
+    }
+}
+
+fn distinct(one: Option<PartId>, other: Option<PartId>) -> impl Iterator<Item = PartId> {
+    one.into_iter().chain(other.filter(|_| one != other))
 }
 
 /// Where something may be wrong: leaves at which probes are hit more than is usual, or at whose NICs or hosts they are. What is
@@ -133,30 +182,30 @@ pub(super) fn suspicious(
     signal: Signal,
     usual: Usual,
 ) -> BTreeSet<PartId> {
-    let mut sums: HashMap<PartId, Sum, FixedState> = HashMap::default();
+    let mut sums: HashMap<Place, Sum, FixedState> = HashMap::default();
     for flows in by_pair(counted) {
         let nics = flows[0].row.ends;
         let ends = nics.map(|nic| ways.end(view.fabric, nic));
         let hits = flows.iter().map(|one| signal.hits(one).count).sum();
         let expected = |one| signal.probes(one) * usual[kind(one, &ends)];
         let usual = flows.iter().map(expected).sum();
-        let places = ends.iter().flat_map(|end| [end.leaf, end.host]);
-        for place in nics.into_iter().chain(places.flatten()) {
+        for place in Place::of(nics, &ends) {
             sums.entry(place).or_default().add(hits, usual);
         }
     }
-    let mut leaves = BTreeSet::new();
-    let is_suspicious = |place: &PartId| sums.get(place).is_some_and(|sum| sum.is_suspicious());
-    for flows in by_pair(counted) {
-        for nic in flows[0].row.ends {
-            let end = ways.end(view.fabric, nic);
-            let places = [Some(nic), end.leaf, end.host];
-            if places.iter().flatten().any(is_suspicious) {
-                leaves.insert(end.leaf.unwrap_or(nic));
-            }
-        }
+    sums.retain(|place, sum| sum.excess_nats() >= place.suspicious_nats());
+    if sums.is_empty() {
+        return BTreeSet::new();
     }
-    leaves
+    let nics: BTreeSet<PartId> = by_pair(counted)
+        .flat_map(|flows| flows[0].row.ends)
+        .collect();
+    let ends = nics
+        .into_iter()
+        .map(|nic| (nic, ways.end(view.fabric, nic)));
+    ends.filter(|(nic, end)| Place::at(*nic, end).any(|place| sums.contains_key(&place)))
+        .map(|(nic, end)| end.leaf.unwrap_or(nic))
+        .collect()
 }
 
 /// What the flows at suspicious leaves show of a signal; none if no leaf is. Flows of a kind most of which

@@ -2,8 +2,8 @@
 
 use super::{
     APART_SECONDS, LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE,
-    MAX_TABLES_AGE_SECONDS, MOST_USUAL, OVER_SECONDS, SETTLE_SECONDS, SUSPICIOUS_NATS,
-    WINDOW_SECONDS,
+    MAX_TABLES_AGE_SECONDS, MOST_USUAL, OVER_SECONDS, SETTLE_SECONDS, SUSPICIOUS_NATS_OF_LEAF,
+    SUSPICIOUS_NATS_OF_NODE, WINDOW_SECONDS,
 };
 use crate::classes::{Class, EDGE_LOSSY, HOST_STALLS, PATH_SLOW, UPLINK_JITTER, UPLINK_LOSSY};
 use crate::detect::registry::{Rule, Threshold};
@@ -67,10 +67,16 @@ fn of_probes(class: &Class) -> Vec<Threshold> {
             "no single component explains a problem of all flows (a choice)",
         ),
         Threshold::new(
-            "excess of lost or slow probes at a NIC, host or leaf from which its flows are explained",
-            SUSPICIOUS_NATS,
+            "excess of lost or slow probes at a leaf from which its flows are explained",
+            SUSPICIOUS_NATS_OF_LEAF,
             "nats",
             "half of the gain that an edge needs (a choice)",
+        ),
+        Threshold::new(
+            "the same at a NIC or host",
+            SUSPICIOUS_NATS_OF_NODE,
+            "nats",
+            "all its flows cross it; two nats below the gain that an edge needs (a choice)",
         ),
         Threshold::new(
             "minimum number of lost or slow probes over a component",
