@@ -105,14 +105,15 @@ fn ends_of<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
 /// Longest text between the name of a switch and that of its port, such as `[Ethernet` or `:`.
 const PORT_PREFIX_CHARS: usize = 13;
 
-/// Whether a text names a port of a switch, as `leaf-03:33`, `leaf-03[swp33]` or `leaf-03[ethernet1/33]`.
+/// Whether a text in lower case names a port of a switch, as `leaf-03:33`, `leaf-03[swp33]` or `leaf-03[ethernet1/33]`.
 fn has_port(text: &str, switch: &str, port: &str) -> bool {
+    let port = port.to_lowercase();
     ends_of(text, switch).any(|rest| {
         let word = rest.split(' ').next().unwrap_or_default();
         let separators = word.char_indices().take(PORT_PREFIX_CHARS);
         let mut separators = separators.filter(|(_, char)| "[/:_p-".contains(*char));
         separators.any(|(index, char)| {
-            let number = word[index + char.len_utf8()..].strip_prefix(port);
+            let number = word[index + char.len_utf8()..].strip_prefix(&*port);
             number.is_some_and(|after| !after.starts_with(|char: char| char.is_ascii_digit()))
         })
     })
@@ -163,6 +164,21 @@ mod tests {
                 ("link/node10:mlx5_3/1", Level::Unrelated),
                 ("link/xnode1:mlx5_3/1", Level::Unrelated),
                 ("nic/node99:mlx5_3", Level::Unrelated),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_switch_port_with_a_name_is_found_in_lower_case() {
+        let nic =
+            r#"{"node": "node1", "device": "mlx5_3", "leaf": "Tor04", "leaf_port": "Ethernet5/1"}"#;
+        check(
+            nic,
+            r#""nic""#,
+            &[
+                ("link/tor04[ethernet5/1]", Level::Exact),
+                ("link/tor04[ethernet5/10]", Level::Unrelated),
+                ("link/tor04[ethernet15/1]", Level::Unrelated),
             ],
         );
     }
