@@ -14,7 +14,7 @@ use railscope_model::metric::{
 
 use self::power::{
     AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, POWER_SECONDS, SAMPLE, by_power, capped,
-    clock_of_its_power, has_steady_limit, power, works_without_pause,
+    clock_of_its_power, has_steady_limit, is_heavier, memory_activity, power, works_without_pause,
 };
 use self::samples::Samples;
 use crate::assemble::node_parts::gpus_behind;
@@ -246,6 +246,8 @@ struct Norms<'a> {
     /// The clock under one power limit; of GPUs without a known limit, that of all such.
     clock_at_limit: OnceCell<Usual<AtLimit<'a>, (f64, usize)>>,
     capped: OnceCell<Capped<'a>>,
+    /// How long memories under one power limit are active.
+    memory: OnceCell<Usual<AtLimit<'a>, (f64, usize)>>,
     limit: OnceCell<Usual<&'a str, (f64, usize)>>,
     /// For where a limit is not known.
     power: OnceCell<Usual<AtWork<'a>, (f64, usize)>>,
@@ -277,6 +279,7 @@ impl<'a> Norms<'a> {
             clock: OnceCell::new(),
             clock_at_limit: OnceCell::new(),
             capped: OnceCell::new(),
+            memory: OnceCell::new(),
             limit: OnceCell::new(),
             power: OnceCell::new(),
         }
@@ -311,6 +314,17 @@ impl<'a> Norms<'a> {
             let newest = at_limits.of(wide_job(gpu), &at_limit(gpu))?;
             let is_far = gpu.clock_hertz()? <= (1.0 - CAPPED_CHIPS_DIFFER) * newest.0;
             if !is_far || !works_without_pause(gpu) || !has_steady_limit(gpu) {
+                return None;
+            }
+            let memory = self.memory.get_or_init(|| {
+                usual(self.gpus, |gpu| {
+                    Some((at_limit(gpu), memory_activity(gpu)?))
+                })
+            });
+            if is_heavier(
+                memory_activity(gpu),
+                memory.of(wide_job(gpu), &at_limit(gpu)),
+            ) {
                 return None;
             }
             let capped = self.capped.get_or_init(|| by_power(self.gpus));

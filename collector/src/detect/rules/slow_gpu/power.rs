@@ -1,7 +1,9 @@
 //! GPUs at their power limit: how much they draw, and how far their clocks fall, over the phases of a step.
 
 use railscope_model::identity::NodeName;
-use railscope_model::metric::{GPU_CLOCK, GPU_POWER, GPU_POWER_LIMIT, GPU_UTILIZATION};
+use railscope_model::metric::{
+    GPU_CLOCK, GPU_DRAM_BANDWIDTH, GPU_POWER, GPU_POWER_LIMIT, GPU_UTILIZATION,
+};
 
 use super::{AtLimit, at_limit, wide_job};
 use crate::detect::cohort::Usual;
@@ -20,6 +22,10 @@ pub(super) const AS_MUCH: f64 = 0.9;
 /// GPUs of these whose median clock is taken: those with the most similar power.
 pub(super) const SAMPLE: usize = 64;
 
+/// By how much the memory of a GPU is active for longer than that of the median peer, from which its work is heavier: at its
+/// power limit it then runs at a lower clock. How long the memory takes does not depend on that clock.
+const HEAVIER: f64 = 0.1;
+
 /// Time in which a GPU reaches the most power that it draws in a step, and the samples of it, at least.
 pub(super) const POWER_SECONDS: f64 = 60.0;
 const POWER_SAMPLES: usize = 4;
@@ -37,6 +43,22 @@ pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
         working += f64::from(u8::from(share >= WITHOUT_PAUSE));
     }
     working > MOST_OF_TIME * all
+}
+
+/// Share of the time in which its memory is active.
+pub(super) fn memory_activity(gpu: &Listed<'_>) -> Option<f64> {
+    let (mut sum, mut samples) = (0.0, 0.0);
+    for (_, share) in gpu.lately(&GPU_DRAM_BANDWIDTH, POWER_SECONDS) {
+        sum += share;
+        samples += 1.0;
+    }
+    (samples > 0.0).then(|| sum / samples)
+}
+
+/// Whether its memory is active for longer than is usual, so that it has heavier work.
+pub(super) fn is_heavier(own: Option<f64>, usual: Option<(f64, usize)>) -> bool {
+    let known = own.zip(usual);
+    known.is_some_and(|(own, (usual, _))| own > (1.0 + HEAVIER) * usual)
 }
 
 /// Whether its power limit was constant over the window: power and clocks under another limit cannot be
@@ -139,7 +161,7 @@ fn usual_near(gpus: &[Drawn], watts: f64) -> Option<(f64, usize)> {
 }
 
 /// The numbers of GPUs at their power limit.
-pub(super) fn capped() -> [Threshold; 8] {
+pub(super) fn capped() -> [Threshold; 9] {
     [
         Threshold::new(
             "SM clock below the median peer with the same power limit, for sw_power_cap",
@@ -158,6 +180,12 @@ pub(super) fn capped() -> [Threshold; 8] {
             SAMPLE as f64,
             "GPUs",
             "more change the median little (a choice)",
+        ),
+        Threshold::new(
+            "time in which its memory is active, compared with the median peer, from which its work is heavier",
+            1.0 + HEAVIER,
+            "times",
+            "at one power limit heavier work runs at a lower clock; memory does not depend on that clock (a choice)",
         ),
         Threshold::new(
             "power limit, or power where limits are unknown, below the median peer",
