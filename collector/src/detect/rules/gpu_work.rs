@@ -27,7 +27,7 @@ use railscope_model::metric::{
 };
 
 use self::counted::Counted;
-use self::episodes::{Episodes, Key};
+use self::episodes::{Episodes, Key, cohort};
 use self::rules::{rules, threshold};
 use self::sampled::Sampled;
 use self::shared::more_memory;
@@ -129,12 +129,9 @@ impl Detector for GpuWork {
             work_differs(&by_tensor, key).is_some_and(|differs| differs <= SAME_WORK)
         });
         let of_work = behind.iter().chain(&of_memory);
-        let in_jobs = of_work.map(|(key, found)| (key, found.worker.gpu.job));
-        self.episodes.note_work(view.now, in_jobs);
-        let is_equal = |found: &Found<'_>| {
-            let job = found.worker.gpu.job;
-            job.is_none_or(|job| !self.episodes.is_unequal(&job.name))
-        };
+        let of_work = of_work.map(|(key, found)| (key, found.worker.gpu));
+        self.episodes.note_work(view.now, of_work);
+        let is_equal = |found: &Found<'_>| !self.episodes.is_unequal(&found.worker.gpu);
         behind.retain(|_, found| is_equal(found));
         of_memory.retain(|_, found| is_equal(found));
         let mut of_sm = found(view, &by_sm, lanes);
@@ -193,12 +190,11 @@ fn follow(
     };
     let others = episodes.keys().filter(|key| !behind.contains_key(key));
     let recovered: BTreeSet<_> = others.filter(is_compared).cloned().collect();
-    let cohort = |found: &Found<'_>| match found.worker.gpu.job {
-        Some(job) => format!("job {}", job.name),
-        None => format!("node {}", found.worker.gpu.node),
-    };
     let behind = behind.iter();
-    let behind = behind.map(|(key, found)| (key.clone(), (cohort(found), found.seconds)));
+    let behind = behind.map(|(key, found)| {
+        let cohort = cohort(&found.worker.gpu);
+        (key.clone(), (cohort, found.seconds))
+    });
     episodes.update(view.now, &behind.collect(), &recovered);
 }
 

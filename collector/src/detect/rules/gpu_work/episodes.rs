@@ -6,12 +6,13 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName};
 
 use super::{HELD_SECONDS, MOVED_SECONDS, UNEQUAL_FOR_SECONDS, UNEQUAL_SECONDS, UNEQUAL_SHARE};
-use crate::jobs::job::{Job, JobName};
+use crate::detect::gpus::Listed;
+use crate::jobs::job::Job;
 
 /// A GPU.
 pub(super) type Key = (NodeName, GpuIndex);
 
-/// A slow GPU, and its cohort: its job, or its node if no job is known.
+/// A slow GPU, and its [`cohort`].
 #[derive(Debug)]
 struct Episode {
     since: Timestamp,
@@ -29,14 +30,22 @@ impl Episode {
     }
 }
 
+/// What a GPU's work is compared within: its job, or its node if no job is known.
+pub(super) fn cohort(gpu: &Listed<'_>) -> String {
+    match gpu.job {
+        Some(job) => format!("job {}", job.name),
+        None => format!("node {}", gpu.node),
+    }
+}
+
 /// Of all GPUs.
 #[derive(Debug, Default)]
 pub(super) struct Episodes {
     current: BTreeMap<Key, Episode>,
     /// Ends of short ones by cohort, with the GPU.
     ended: BTreeMap<String, Vec<(Timestamp, Key)>>,
-    /// Jobs of which several GPUs had more tensor work than the others at once, and when that was last so.
-    unequal: BTreeMap<JobName, Timestamp>,
+    /// Cohorts of which several GPUs had more work than the others at once, and when that was last so.
+    unequal: BTreeMap<String, Timestamp>,
 }
 
 impl Episodes {
@@ -78,31 +87,33 @@ impl Episodes {
         });
     }
 
-    /// Notes the jobs of which several of these GPUs, which have more tensor work than the others, have had it for a while.
+    /// Notes the cohorts of which several of these GPUs, which have more work than the others, have had it for a while. Where no
+    /// job is known, they may belong to another one than the rest of their node.
     pub(super) fn note_work<'a>(
         &mut self,
         now: Timestamp,
-        behind: impl Iterator<Item = (&'a Key, Option<&'a Job>)>,
+        behind: impl Iterator<Item = (&'a Key, Listed<'a>)>,
     ) {
-        let mut by_job: BTreeMap<&JobName, (usize, usize)> = BTreeMap::new();
-        for (key, job) in behind {
+        let mut cohorts: BTreeMap<String, (usize, Option<&Job>)> = BTreeMap::new();
+        for (key, gpu) in behind {
             let lasts = |episode: &Episode| episode.seconds() >= UNEQUAL_FOR_SECONDS;
-            if let Some(job) = job.filter(|_| self.current.get(key).is_some_and(lasts)) {
-                by_job.entry(&job.name).or_insert((0, job.gpus())).0 += 1;
+            if self.current.get(key).is_some_and(lasts) {
+                cohorts.entry(cohort(&gpu)).or_insert((0, gpu.job)).0 += 1;
             }
         }
-        for (job, (gpus, all)) in by_job {
-            if gpus > 1 && gpus as f64 >= UNEQUAL_SHARE * all as f64 {
-                self.unequal.insert(job.clone(), now);
+        for (cohort, (gpus, job)) in cohorts {
+            let least = job.map_or(0.0, |job| UNEQUAL_SHARE * job.gpus() as f64);
+            if gpus > 1 && gpus as f64 >= least {
+                self.unequal.insert(cohort, now);
             }
         }
         self.unequal
             .retain(|_, last| now.seconds_since(*last) <= UNEQUAL_SECONDS);
     }
 
-    /// Whether the GPUs of a job do unequal work.
-    pub(super) fn is_unequal(&self, job: &JobName) -> bool {
-        self.unequal.contains_key(job)
+    /// Whether the GPUs of this one's cohort do unequal work.
+    pub(super) fn is_unequal(&self, gpu: &Listed<'_>) -> bool {
+        self.unequal.contains_key(&cohort(gpu))
     }
 
     /// Whether a GPU has been behind for so long that uneven work would have moved on to another GPU.
