@@ -106,6 +106,7 @@ fn holds<'a>(
         },
         receives_nothing: carried.is_some_and(|(bytes, speed)| bytes < NOTHING * speed),
         is_stormy: false,
+        stalled: None,
     };
     let (storm, share) = pausing.classify((&vertex.part, priority), past, view.now)?;
     Some(Holds {

@@ -27,6 +27,15 @@ const STEPS: f64 = 2.5;
 pub(super) const OF_IDLE: f64 = 0.1;
 pub(super) const NOTHING: f64 = 0.01;
 
+/// Share of the time in pause that has lasted from which it is a storm. In recordings of six authors slow receivers pause for at
+/// most 0.55 of the time, and 8 of 9 storms for more than 0.75.
+pub(super) const LASTING: f64 = 0.7;
+/// The same of a NIC that counts how long its PCIe link lacked credits, and lacked none: nothing behind it is slow.
+pub(super) const UNSTALLED: f64 = 0.4;
+/// Share of the seconds in which it lacks credits, from which its host is slow, and it is no storm. In those recordings it is
+/// more at 21 of 22 slow receivers, and none at storms.
+const STALLS: f64 = 0.05;
+
 /// The numbers of pause that has lasted.
 pub(super) fn numbers() -> [Threshold; 2] {
     [
@@ -45,8 +54,8 @@ pub(super) fn numbers() -> [Threshold; 2] {
     ]
 }
 
-/// The numbers of pause without traffic.
-pub(super) fn numbers_of_idle() -> [Threshold; 2] {
+/// The numbers of storms that are no full pause.
+pub(super) fn numbers_of_storms() -> [Threshold; 5] {
     [
         Threshold::new(
             "share of the time in pause of a NIC that receives nothing",
@@ -59,6 +68,24 @@ pub(super) fn numbers_of_idle() -> [Threshold; 2] {
             NOTHING,
             "ratio",
             "one PCIe lane of generation 3 takes 2 % of 400 Gb/s",
+        ),
+        Threshold::new(
+            "share of the time in pause that has lasted",
+            LASTING,
+            "ratio",
+            "slow receivers pause for at most 0.55 of the time in recordings of six authors, 8 of 9 storms for more than 0.75",
+        ),
+        Threshold::new(
+            "the same, if the NIC counts how long its PCIe link lacks credits, and it lacks none",
+            UNSTALLED,
+            "ratio",
+            "nothing behind the NIC is slow (a choice)",
+        ),
+        Threshold::new(
+            "share of the seconds with a stalled PCIe link, from which it is no storm",
+            STALLS,
+            "ratio",
+            "the host is slow; 21 of 22 slow receivers in these recordings have more, no storm has",
         ),
     ]
 }
@@ -133,6 +160,8 @@ pub(super) struct Pausing<'a> {
     pub(super) receives_nothing: bool,
     /// Whether its driver has counted a pause storm.
     pub(super) is_stormy: bool,
+    /// Share of the seconds in which its PCIe link lacked credits, where that is known.
+    pub(super) stalled: Option<f64>,
 }
 
 impl Pausing<'_> {
@@ -149,9 +178,15 @@ impl Pausing<'_> {
         let most = lately.max(rate);
         // Pause that has just begun may become a storm, and pause that has ended may be the rest of a storm.
         let has_lasted = has_settled(counter) && lately > MIN_PAUSE;
+        let least = match self.stalled {
+            Some(stalled) if stalled >= STALLS => STORM,
+            _ if self.receives_nothing => OF_IDLE,
+            Some(_) => UNSTALLED,
+            None => LASTING,
+        };
         let is_storm = lately > STORM
             || (self.is_stormy && most > STORM / 2.0)
-            || (has_lasted && self.receives_nothing && lately >= OF_IDLE);
+            || (has_lasted && lately >= least);
         if is_storm {
             return Some((true, most));
         }

@@ -1,7 +1,9 @@
 //! Ethernet: NICs that pause their switches, by their own counters.
 
 use railscope_model::identity::{NodeName, Part};
-use railscope_model::metric::{Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS};
+use railscope_model::metric::{
+    Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PCIE_STALLED_SECONDS, NIC_PFC_PAUSE_SECONDS,
+};
 
 use super::own_past::{BackPressure, OwnPast};
 use super::pauses::{
@@ -89,6 +91,7 @@ fn holds<'a>(
     let is_stormy = storms
         .and_then(|window| window.newest_increase(WINDOW_SECONDS))
         .is_some_and(|rise| rise.amount > 0.0);
+    let stalled = history.window(&NIC_PCIE_STALLED_SECONDS, &[netdev, "write"]);
     let pausing = Pausing {
         back_pressure: BackPressure {
             rate: sender.share,
@@ -97,6 +100,7 @@ fn holds<'a>(
         },
         receives_nothing: receives_nothing(history, &device),
         is_stormy,
+        stalled: stalled.and_then(share),
     };
     let nic = Part::Nic(node.clone(), device.clone());
     let (storm, share) = pausing.classify((&nic, priority), past, view.now)?;
