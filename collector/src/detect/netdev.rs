@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{PciAddress, RdmaDevice, RdmaPort};
 use railscope_model::label;
-use railscope_model::metric::{NIC, NIC_MTU, NIC_PFC_FRAMES, RDMA_PORT, RDMA_PORT_UP};
+use railscope_model::metric::{
+    NIC, NIC_MTU, NIC_PFC_FRAMES, NIC_SPEED, RDMA_PORT, RDMA_PORT_SPEED, RDMA_PORT_UP,
+};
 use railscope_model::reading::Labels;
 
 use crate::store::NodeHistory;
@@ -45,8 +47,8 @@ pub(crate) fn of_port<'a>(history: &'a NodeHistory, port: [&str; 2]) -> Option<&
 }
 
 /// PCI address and RDMA device of an interface. Some exporters know of no relation between the two:
-/// then a device whose name reports the same address is it, else the interface itself names the
-/// NIC.
+/// then a device whose name reports the same address is it, or one that [`numbered_alike`] gives, else the interface itself names
+/// the NIC.
 pub(crate) fn nic_of(
     history: &NodeHistory,
     netdev: &str,
@@ -64,6 +66,7 @@ pub(crate) fn nic_of(
     let pci = pci.or_else(|| address_in_interface(netdev));
     let device = device.or_else(|| port()?.get(label!(RDMA_PORT, "device")));
     let device = device.or_else(|| device_at(history, pci?));
+    let device = device.or_else(|| numbered_alike(history, netdev));
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
 }
 
@@ -103,6 +106,46 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     all.into_values().nth(place)
 }
 
+/// The RDMA device of the same number, where the interfaces of one family, such as `rdma0` to `rdma7`, have the numbers of all RDMA
+/// devices, and each the speed of its device where both are known. Sites name interfaces so if they name them at all.
+fn numbered_alike<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a str> {
+    let (family, number) = numbered(netdev)?;
+    let interfaces = interfaces(history).filter(|name| {
+        let of_name = numbered(name);
+        of_name.is_some_and(|(of, _)| of == family)
+    });
+    let interfaces: BTreeMap<u32, &str> = interfaces
+        .filter_map(|name| Some((numbered(name)?.1, name)))
+        .collect();
+    let named: BTreeSet<&str> = devices(history).collect();
+    let all: Option<BTreeMap<u32, &str>> = named
+        .iter()
+        .map(|device| Some((numbered(device)?.1, *device)))
+        .collect();
+    let all = all.filter(|all| all.len() == named.len() && all.len() > 1)?;
+    let is_as_fast = |(interface, device): (&&str, &&str)| {
+        let of_interface = history.value(&NIC_SPEED, &[*interface]);
+        let of_device = history.value(&RDMA_PORT_SPEED, &[*device, "1"]);
+        let known = of_interface.zip(of_device);
+        known.is_none_or(|(interface, device)| interface == device)
+    };
+    let is_alike =
+        interfaces.keys().eq(all.keys()) && interfaces.values().zip(all.values()).all(is_as_fast);
+    all.get(&number).copied().filter(|_| is_alike)
+}
+
+/// A name without the number at its end, and the number.
+fn numbered(name: &str) -> Option<(&str, u32)> {
+    let family = name.trim_end_matches(|char: char| char.is_ascii_digit());
+    Some((family, name[family.len()..].parse().ok()?))
+}
+
+/// The names of a node's network interfaces.
+fn interfaces(history: &NodeHistory) -> impl Iterator<Item = &str> {
+    let interfaces = history.series(&NIC_MTU);
+    interfaces.filter_map(|(labels, _)| labels.values().next())
+}
+
 /// The PCI address in a name that rdma-core's `rdma_rename` gives by path: link type, then `P` and the domain unless it is 0,
 /// `p` and the bus, `s` and the slot, `f` and the function unless it is the only one; in decimal. `rocep220s0` is 0000:dc:00.0.
 fn address_in(device: &str) -> Option<PciAddress> {
@@ -114,13 +157,10 @@ fn address_in(device: &str) -> Option<PciAddress> {
 /// The PCI addresses in the names of a node's Ethernet interfaces with named ports, as mlx5 names its ports. None where
 /// interfaces of InfiniBand may have some of its RDMA devices.
 fn places_in_names(history: &NodeHistory) -> Option<BTreeSet<PciAddress>> {
-    let interfaces = || {
-        let interfaces = history.series(&NIC_MTU);
-        interfaces.filter_map(|(labels, _)| labels.values().next())
-    };
-    let named = interfaces().filter(|name| name.get(2..).is_some_and(|name| name.contains("np")));
+    let named =
+        interfaces(history).filter(|name| name.get(2..).is_some_and(|name| name.contains("np")));
     let places: BTreeSet<_> = named.filter_map(address_in_interface).collect();
-    let has_others = interfaces().any(|name| name.starts_with("ib"));
+    let has_others = interfaces(history).any(|name| name.starts_with("ib"));
     (!has_others).then_some(places)
 }
 
@@ -238,6 +278,34 @@ mod tests {
             assert_eq!(device_at(24, also), None, "{also}");
         }
         assert_eq!(device_of(&["mlx5_0"], "eno1", "enp24s0np0"), None);
+    }
+
+    /// What node_exporter reports where the site has named the interfaces.
+    #[test]
+    fn an_interface_has_the_device_of_its_number_if_all_have_one() {
+        let device_of = |speed: &str, also: &str| {
+            let of = |number| {
+                format!(
+                    "railscope_rdma_port_up{{device=\"mlx5_{number}\",port=\"1\"}} 1\n\
+                     railscope_rdma_port_speed_bytes_per_second{{device=\"mlx5_{number}\",port=\"1\"}} 50e9\n\
+                     railscope_nic_mtu_bytes{{netdev=\"rdma{number}\"}} 9000\n"
+                )
+            };
+            let page = format!(
+                "{}{}railscope_nic_mtu_bytes{{netdev=\"{also}\"}} 1500\n\
+                 railscope_nic_speed_bytes_per_second{{netdev=\"rdma0\"}} {speed}\n",
+                of(0),
+                of(1)
+            );
+            let mut history = crate::store::History::default();
+            let history = history.node_mut(&"n1".parse().expect("a name"));
+            let read = history.ingest(&page, railscope_model::fabric::Timestamp(1_000));
+            assert_eq!((read.unknown, read.errors), (0, vec![]));
+            fabric_nic_of(history, "rdma1").map(|device| device.to_string())
+        };
+        assert_eq!(device_of("50e9", "eno1").as_deref(), Some("mlx5_1"));
+        assert_eq!(device_of("50e9", "rdma2"), None, "there is one more");
+        assert_eq!(device_of("125e6", "eno1"), None, "the first is another");
     }
 
     /// What an exporter reports that lists RDMA ports, and no NICs.
