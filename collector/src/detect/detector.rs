@@ -183,6 +183,7 @@ pub const DETECTORS: &[Build] = &[
     rules::storage_stall::build,
     rules::slow_receiver::build,
     rules::pause_circle::build,
+    rules::marked_nics::build,
     rules::switch_ports::build,
     rules::lossy_cable::build,
     rules::fabric_loss::build,

@@ -13,6 +13,7 @@ pub mod gpu_xid;
 pub mod host_health;
 pub mod late_rank;
 pub mod lossy_cable;
+pub mod marked_nics;
 pub mod miscabled_rail;
 pub mod node_hardware;
 pub mod odd_config;

@@ -391,6 +391,16 @@ impl<'a> Window<'a> {
         None
     }
 
+    /// Rate of a counter over all scrapes until then, if they are at least so many seconds. `None` of a counter that was reset.
+    pub fn rate_until(self, until: Timestamp, seconds: f64) -> Option<f64> {
+        let mut counts = self.counts().filter(|count| count.at <= until);
+        let newest = counts.next()?;
+        let oldest = counts.last()?;
+        let span = newest.at.seconds_since(oldest.at);
+        let rate = (newest.count - oldest.count) / span;
+        (span >= seconds && rate.is_finite()).then_some(rate)
+    }
+
     /// How good each slot is, oldest first: of the time since the series was first reported.
     pub fn quality(self) -> impl Iterator<Item = Quality> + 'a {
         let counts = self.counts;

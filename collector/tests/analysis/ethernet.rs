@@ -1,5 +1,7 @@
 //! Cables of Ethernet ports: their errors are counted by the network interface.
 
+mod marked;
+
 use super::cluster::RAILS;
 use super::{Fault, check};
 

@@ -108,15 +108,7 @@ impl OwnPast {
 /// How much a NIC back-pressured its switch for each byte before it became an outlier.
 fn before(own: BackPressure<'_>, now: Timestamp) -> Option<f64> {
     let until = now.plus_seconds(-AGO_SECONDS);
-    let rate = |window: Window<'_>| {
-        let mut counts = window.counts().filter(|count| count.at <= until);
-        let newest = counts.next()?;
-        let oldest = counts.last()?;
-        let seconds = newest.at.seconds_since(oldest.at);
-        let rate = (newest.count - oldest.count) / seconds;
-        // A counter that was cleared has no number before that.
-        (seconds >= SPAN_SECONDS && rate.is_finite()).then_some(rate)
-    };
+    let rate = |window: Window<'_>| window.rate_until(until, SPAN_SECONDS);
     let (held, sent) = rate(own.counter).zip(rate(own.bytes?))?;
     (sent > 0.0 && sent >= BUSY * own.sent()?).then_some(held / sent)
 }
