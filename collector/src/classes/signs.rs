@@ -15,7 +15,7 @@ use crate::classes::{
     STORAGE_STALL, UPLINK_DOWN, UPLINK_JITTER, UPLINK_LOSSY,
 };
 use crate::detect::detector::Evidence;
-use crate::detect::rules::probe_paths;
+use crate::detect::rules::{marked_nics, probe_paths};
 
 /// How much a kind of finding supports parts of each kind, as a log-likelihood in nats.
 #[derive(Debug)]
@@ -177,10 +177,15 @@ pub(crate) fn is_of_clock(evidence: &Evidence) -> bool {
     evidence.class == &GPU_SLOW && of_clock.contains(&evidence.signal)
 }
 
-/// Whether a finding shows where packets are lost or late, but not why: all of probes, and loss at a NIC that its transport
-/// counts.
+/// Whether a finding shows where packets are lost or late, but not why: all of probes, and loss or marked packets at a NIC that its
+/// transport counts.
 pub(crate) fn is_of_ends(evidence: &Evidence) -> bool {
-    evidence.detector == probe_paths::NAME || evidence.class == &EDGE_LOSSY
+    evidence.detector == probe_paths::NAME || evidence.class == &EDGE_LOSSY || is_marked(evidence)
+}
+
+/// Whether a finding is of packets that are marked on their way to a NIC.
+pub(crate) fn is_marked(evidence: &Evidence) -> bool {
+    evidence.detector == marked_nics::NAME
 }
 
 /// What a finding reports about parts that it does not name.

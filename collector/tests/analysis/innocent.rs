@@ -69,7 +69,22 @@ fn a_gpu_that_computes_at_its_power_limit_while_others_wait_is_not_slow() {
     let run = |watts, megahertz| incidents(&run_from_the_start(&others_draw(watts, megahertz)));
     assert_eq!(run(170.0, 1980.0), [""; 0]);
     assert_eq!(run(450.0, 1980.0), [""; 0]);
-    assert_eq!(run(600.0, 1980.0), ["gpu-slow gpu/n4:2 gpus=1 []"]);
+    let slow = ["gpu-slow gpu/n4:2 gpus=1 []"];
+    assert_eq!(run(600.0, 1980.0), slow);
+    // Memory that is active for longer shows heavier work, whatever the clock of the SMs.
+    let with_memory = |own: f64| {
+        let faulty = others_draw(600.0, 1980.0);
+        move |index: usize, seconds: u64, page: String| {
+            let memory = of_gpus(|gpu| {
+                let active = if (index, gpu) == (4, 2) { own } else { 0.4 };
+                format!("railscope_gpu_dram_bandwidth_ratio{{gpu=\"{gpu}\"}} {active}\n")
+            });
+            faulty(index, seconds, page) + &memory
+        }
+    };
+    let run = |own: f64| incidents(&run_from_the_start(&with_memory(own)));
+    assert_eq!(run(0.4), slow);
+    assert_eq!(run(0.5), [""; 0]);
 }
 
 /// A site lowers the limits of all GPUs: those of one job reach it now, those of another draw less all the time.

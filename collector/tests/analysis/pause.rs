@@ -174,6 +174,35 @@ fn an_interface_of_which_nothing_else_is_known_names_its_nic() {
 }
 
 #[test]
+fn much_pause_of_a_nic_whose_pcie_link_does_not_stall_is_a_storm() {
+    let [storm, slow] = [
+        "pfc-storm nic/n5:eth1 gpus=0 []",
+        "slow-receiver nic/n5:eth1 gpus=0 []",
+    ];
+    check(&pauses(|seconds| 0.75 * seconds), &[storm]);
+    check(&pauses(|seconds| 0.6 * seconds), &[slow]);
+    let half = |stalled: &'static str| {
+        let stalls = move |seconds: u64| match stalled {
+            "stalled" => 0.3 * seconds as f64,
+            _ => 0.0,
+        };
+        move |node: usize, seconds: u64, page: String| {
+            let page = pauses(|seconds| 0.5 * seconds)(node, seconds, page);
+            let stalled = of_gpus(|rail| {
+                let is_it = (node, rail) == (5, 1);
+                format!(
+                    "railscope_nic_pcie_stalled_seconds_total{{netdev=\"eth{rail}\",operation=\"write\"}} {}\n",
+                    if is_it { stalls(seconds) } else { 0.0 }
+                )
+            });
+            page + &stalled
+        }
+    };
+    check(&half("never"), &[storm]);
+    check(&half("stalled"), &[slow]);
+}
+
+#[test]
 fn pause_that_a_storm_left_in_the_window_is_no_slow_receiver() {
     let view = run(&with_addresses(pauses(|seconds| seconds.min(120.0))));
     let incidents = incidents(&view);

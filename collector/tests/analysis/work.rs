@@ -115,6 +115,14 @@ fn several_gpus_of_a_job_with_more_tensor_work_have_unequal_work() {
     check(&more(&[(1, 2), (7, 0)]), &named);
 }
 
+#[test]
+fn two_gpus_of_a_node_with_more_work_may_be_of_another_job() {
+    check(
+        &active(|node, gpu| if node == 1 && gpu < 2 { 44.0 } else { 40.0 }),
+        &[],
+    );
+}
+
 /// What an exporter has summed up of a GPU: the time that it has watched, and that with tensor operations.
 fn sums(gpu: usize, monitored: f64, active: f64) -> String {
     format!(

@@ -53,7 +53,7 @@ const SPAN_SECONDS: f64 = 30.0;
 const MAX_PAUSE: f64 = 0.01;
 
 /// Name of the detector.
-const NAME: &str = "marked-nics";
+pub const NAME: &str = "marked-nics";
 
 type Port = (NodeName, RdmaPort);
 

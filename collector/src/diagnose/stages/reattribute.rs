@@ -10,7 +10,7 @@ use railscope_model::fabric::{Fabric, LinkKind, Neighbour, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::signs::{is_of_clock, is_of_ends};
+use crate::classes::signs::{is_marked, is_of_clock, is_of_ends};
 use crate::classes::{
     GPU_SLOW, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED, PFC_STORM,
     SLOW_RECEIVER, UPLINK_JITTER,
@@ -33,12 +33,16 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
         let late = late_at(fabric, &found.evidence);
         // Pause reaches all that send through the leaf.
         let delays = |other| !late.is_empty() && !paused_by(fabric, other).is_disjoint(&late);
+        // Packets may be marked anywhere on their way.
+        let marks = |other: &Evidence| {
+            is_marked(&found.evidence) && matches!(other.part, Part::SwitchLink(..))
+        };
         // What is named itself needs no other part, and of several that explain it the nearest to a cause
         // does.
         let best = of_it
             .filter(|other| {
                 let shares = other.part == *part || other.related.contains(part);
-                shares || is_in(fabric, part, &other.part) || delays(other)
+                shares || is_in(fabric, part, &other.part) || delays(other) || marks(other)
             })
             .min_by_key(|other| (other.part != *part, other.class.order(), other.part.clone()));
         if let Some(best) = best.filter(|best| best.part != *part) {
@@ -50,7 +54,8 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
 }
 
 /// Parts that wait for the PCIe link of a GPU, each with that link: the GPU, if it is slow at its work while its clock is as it
-/// should be, and, where the link is degraded, the NIC that delivers to its memory, if that back-pressures its switch.
+/// should be, and, where the link is degraded, the NIC that delivers to its memory, if that back-pressures its switch or packets wait before
+/// it.
 fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let evidence = || findings.iter().map(|found| &found.evidence);
     let with = |class| evidence().filter(move |own| own.class == class);
@@ -68,10 +73,10 @@ fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Par
     let mut explained = BTreeMap::new();
     for own in evidence() {
         let is_nic = matches!(own.part, Part::Nic(..) | Part::PcieLink(..));
-        let waits = [&PFC_STORM, &SLOW_RECEIVER].contains(&own.class);
+        let waits = is_nic && [&PFC_STORM, &SLOW_RECEIVER].contains(&own.class);
         let link = if own.class == &GPU_SLOW {
             link_of(&own.part).filter(|link| degraded.contains(link) || errors.contains(link))
-        } else if is_nic && waits && !degraded.contains(&own.part) {
+        } else if (waits || is_marked(own)) && !degraded.contains(&own.part) {
             let gpus = gpus_behind(fabric, &own.part);
             let mut links = gpus.iter().filter_map(link_of);
             links.find(|link| degraded.contains(link))
@@ -180,7 +185,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::classes::{Class, EDGE_LOSSY, LINK_ERRORS, UPLINK_LOSSY};
     use crate::detect::found::{found, part};
-    use crate::detect::rules::probe_paths;
+    use crate::detect::rules::{marked_nics, probe_paths};
 
     /// A node with a NIC on a leaf, and a spine above it.
     pub(crate) fn fabric() -> Fabric {
@@ -216,10 +221,35 @@ pub(crate) mod tests {
         probed: (&'static Class, &str),
         others: &[(&'static Class, &str)],
     ) -> Option<Part> {
-        let mut findings = vec![found(probe_paths::NAME, probed.0, probed.1, &[])];
+        said_by(probe_paths::NAME, probed, others)
+    }
+
+    /// The same of what a detector reports.
+    fn said_by(
+        detector: &'static str,
+        probed: (&'static Class, &str),
+        others: &[(&'static Class, &str)],
+    ) -> Option<Part> {
+        let mut findings = vec![found(detector, probed.0, probed.1, &[])];
         let others = others.iter();
         findings.extend(others.map(|(class, named)| found("other", class, named, &[])));
         explained_by_others(&fabric(), &findings).remove(&part(probed.1))
+    }
+
+    #[test]
+    fn packets_marked_before_a_nic_belong_to_what_delays_them() {
+        let marked = |others: &[(&'static Class, &str)]| {
+            said_by(marked_nics::NAME, (&PATH_SLOW, EDGE), others)
+        };
+        assert_eq!(marked(&[]), None);
+        assert_eq!(marked(&[(&GPU_SLOW, "gpu/n2:0")]), None);
+        for (class, cause) in [
+            (&PATH_SLOW, "link/leaf:33"),
+            (&SLOW_RECEIVER, NIC),
+            (&PCIE_DEGRADED, PCIE),
+        ] {
+            assert_eq!(marked(&[(class, cause)]), Some(part(cause)));
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(super) struct Episodes {
     current: BTreeMap<Key, Episode>,
     /// Ends of short ones by cohort, with the GPU.
     ended: BTreeMap<String, Vec<(Timestamp, Key)>>,
-    /// Cohorts of which several GPUs had more work than the others at once, and when that was last so.
+    /// Cohorts of which several GPUs had more work than the others at once, and until when that is remembered.
     unequal: BTreeMap<String, Timestamp>,
 }
 
@@ -104,11 +104,12 @@ impl Episodes {
         for (cohort, (gpus, job)) in cohorts {
             let least = job.map_or(0.0, |job| UNEQUAL_SHARE * job.gpus() as f64);
             if gpus > 1 && gpus as f64 >= least {
-                self.unequal.insert(cohort, now);
+                let of_node = job.is_none();
+                let seconds = UNEQUAL_SECONDS[usize::from(of_node)];
+                self.unequal.insert(cohort, now.plus_seconds(seconds));
             }
         }
-        self.unequal
-            .retain(|_, last| now.seconds_since(*last) <= UNEQUAL_SECONDS);
+        self.unequal.retain(|_, until| now <= *until);
     }
 
     /// Whether the GPUs of this one's cohort do unequal work.

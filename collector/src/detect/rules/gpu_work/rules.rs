@@ -19,14 +19,15 @@ pub(super) fn threshold() -> String {
     let samples = SAMPLED
         .map(|(excess, samples)| format!("{:.0} % in each of {samples} samples", 100.0 * excess));
     format!(
-        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s, or {:.0} % in the mean activity of the SMs or the memory over {:.0} s (for memory never less than {:.0} %, and only with as many nodes in the job); and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs and {ABOVE_SPREAD_OF_ALL} of those among the GPUs of its job; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less; not by tensor cores where {:.0} % of its job's GPUs, at least two, or two of a node whose jobs are not known were behind at once in the last {:.0} minutes",
+        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s, or {:.0} % in the mean activity of the SMs or the memory over {:.0} s (for memory never less than {:.0} %, and only with as many nodes in the job); and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs and {ABOVE_SPREAD_OF_ALL} of those among the GPUs of its job; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less; not by tensor cores where {:.0} % of its job's GPUs, at least two, were behind at once in the last {:.0} minutes, or two GPUs of a node whose jobs are not known in the last {:.0}",
         sums.join(" or "),
         samples.join(" or "),
         100.0 * MEANS.0,
         MEANS.1,
         100.0 * MEMORY,
         100.0 * UNEQUAL_SHARE,
-        UNEQUAL_SECONDS / 60.0
+        UNEQUAL_SECONDS[0] / 60.0,
+        UNEQUAL_SECONDS[1] / 60.0
     )
 }
 
@@ -83,7 +84,7 @@ pub(super) fn rules() -> Vec<Rule> {
     vec![Rule::new(&GPU_SLOW, thresholds)]
 }
 
-fn of_time() -> [Threshold; 8] {
+fn of_time() -> [Threshold; 9] {
     [
         Threshold::new(
             "time for which a GPU must have been behind",
@@ -110,10 +111,16 @@ fn of_time() -> [Threshold; 8] {
             "longer than a change of phase (a choice)",
         ),
         Threshold::new(
-            "time for which unequal work is remembered",
-            UNEQUAL_SECONDS,
+            "time for which unequal work of a job is remembered",
+            UNEQUAL_SECONDS[0],
             "s",
             "its ranks have it by design (a choice)",
+        ),
+        Threshold::new(
+            "the same of a node whose jobs are not known",
+            UNEQUAL_SECONDS[1],
+            "s",
+            "its jobs change (a choice)",
         ),
         Threshold::new(
             "largest difference in tensor work from the median, for a GPU whose SMs or memory are active for longer",
