@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use railscope_collector::analyzer::Analyzer;
+
+use super::cluster::{NODES, at, node, page};
 use super::health::pause_of_one;
 use super::{Fault, check, ever, incidents, of_gpus, run, with};
 
@@ -210,6 +213,26 @@ fn pause_that_a_storm_left_in_the_window_is_no_slow_receiver() {
         .iter()
         .filter(|incident| !incident.starts_with("pfc-storm"));
     assert_eq!(others.count(), 0, "{incidents:?}");
+}
+
+/// Scrapes are 20 s apart, and the storm ends between two.
+#[test]
+fn the_end_of_a_storm_makes_no_nic_slow() {
+    let stormy = with_addresses(pauses(|seconds| 0.8 * seconds.min(110.0)));
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    let mut all = BTreeSet::new();
+    for seconds in (5..=240_u64).step_by(5) {
+        if seconds.is_multiple_of(20) {
+            for index in 0..NODES {
+                let text = stormy(index, seconds, page(index, seconds));
+                analyzer.ingest(&node(index), &text, at(seconds));
+            }
+        }
+        all.extend(incidents(&analyzer.tick(at(seconds))));
+    }
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(all.iter().all(|one| one.starts_with("pfc-storm")));
 }
 
 /// Pause of the whole port, as exporters count it where global pause is used in place of PFC.

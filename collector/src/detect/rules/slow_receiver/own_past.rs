@@ -21,6 +21,8 @@ const STILL: f64 = 0.5;
 const AGO_SECONDS: f64 = 50.0;
 /// Shortest time of it that is enough.
 const SPAN_SECONDS: f64 = 15.0;
+/// Time after a storm in which its NIC is not called slow: two scrapes at 30 s.
+const AFTER_STORM_SECONDS: f64 = 60.0;
 /// How long the baseline of an outlier port is kept.
 const REMEMBERED_SECONDS: f64 = 3600.0;
 
@@ -56,6 +58,19 @@ struct Past {
     by_byte: Option<f64>,
     /// When its NIC was last called slow.
     slow: Option<Timestamp>,
+    /// When its pause was last a storm.
+    storm: Option<Timestamp>,
+}
+
+impl Past {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            last: now,
+            by_byte: None,
+            slow: None,
+            storm: None,
+        }
+    }
 }
 
 impl OwnPast {
@@ -63,6 +78,20 @@ impl OwnPast {
     pub(super) fn forget(&mut self, now: Timestamp) {
         self.0
             .retain(|_, past| now.seconds_since(past.last) <= REMEMBERED_SECONDS);
+    }
+
+    /// Notes that the pause of a NIC is a storm.
+    pub(super) fn note_storm(&mut self, (nic, priority): (&Part, &str), now: Timestamp) {
+        let lane = (nic.clone(), priority.to_owned());
+        let past = self.0.entry(lane).or_insert_with(|| Past::new(now));
+        (past.last, past.storm) = (now, Some(now));
+    }
+
+    /// Whether its pause was a storm so lately that what is left of it in the window of counters may be the storm's.
+    pub(super) fn was_storm(&self, (nic, priority): (&Part, &str), now: Timestamp) -> bool {
+        let past = self.0.get(&(nic.clone(), priority.to_owned()));
+        let storm = past.and_then(|past| past.storm);
+        storm.is_some_and(|storm| now.seconds_since(storm) <= AFTER_STORM_SECONDS)
     }
 
     /// Whether a NIC back-pressures its switch more than it did before. If its traffic is not known, now or then: at more than
@@ -77,11 +106,7 @@ impl OwnPast {
         let past = self
             .0
             .entry((nic.clone(), priority.to_owned()))
-            .or_insert(Past {
-                last: now,
-                by_byte: None,
-                slow: None,
-            });
+            .or_insert_with(|| Past::new(now));
         past.last = now;
         // Once it was called slow, its past would be that of a slow NIC.
         if past.by_byte.is_none() && past.slow.is_none() {
@@ -151,6 +176,12 @@ pub(super) fn numbers() -> Vec<Threshold> {
             SPAN_SECONDS,
             "s",
             "several scrapes (a choice)",
+        ),
+        Threshold::new(
+            "time after a storm in which its NIC is not slow",
+            AFTER_STORM_SECONDS,
+            "s",
+            "two scrapes at 30 s, the first of which has part of the storm (a choice)",
         ),
         Threshold::new(
             "time for which the past of a port that waits is remembered",

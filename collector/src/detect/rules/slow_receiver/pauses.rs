@@ -188,9 +188,12 @@ impl Pausing<'_> {
             || (self.is_stormy && most > STORM / 2.0)
             || (has_lasted && lately >= least);
         if is_storm {
+            past.note_storm(lane, now);
             return Some((true, most));
         }
-        let is_slow = has_lasted && past.is_new(lane, self.back_pressure, PAUSE_WITHOUT_PAST, now);
+        let is_slow = has_lasted
+            && !past.was_storm(lane, now)
+            && past.is_new(lane, self.back_pressure, PAUSE_WITHOUT_PAST, now);
         is_slow.then_some((false, rate))
     }
 }
