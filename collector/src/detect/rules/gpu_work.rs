@@ -77,8 +77,8 @@ const MIN_ACTIVE: f64 = 0.05;
 const HELD_SECONDS: f64 = 45.0;
 /// The same in a job or node whose other GPUs were behind for less than this and are not any more.
 const MOVED_SECONDS: f64 = 120.0;
-/// Share of a job's GPUs, at least two, that have had more work for so long, from which its ranks have unequal work, and how
-/// long that is remembered of a job, and of a node whose jobs are not known and change.
+/// Share of a job's GPUs, at least two, or two of one node, that have had more work for so long, from which work is unequal, and how
+/// long that is remembered of a job, and of a node, whose jobs change.
 const UNEQUAL_SHARE: f64 = 0.05;
 const UNEQUAL_FOR_SECONDS: f64 = 20.0;
 const UNEQUAL_SECONDS: [f64; 2] = [3600.0, 300.0];

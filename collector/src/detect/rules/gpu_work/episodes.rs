@@ -34,8 +34,12 @@ impl Episode {
 pub(super) fn cohort(gpu: &Listed<'_>) -> String {
     match gpu.job {
         Some(job) => format!("job {}", job.name),
-        None => format!("node {}", gpu.node),
+        None => of_node(gpu),
     }
+}
+
+fn of_node(gpu: &Listed<'_>) -> String {
+    format!("node {}", gpu.node)
 }
 
 /// Of all GPUs.
@@ -44,7 +48,7 @@ pub(super) struct Episodes {
     current: BTreeMap<Key, Episode>,
     /// Ends of short ones by cohort, with the GPU.
     ended: BTreeMap<String, Vec<(Timestamp, Key)>>,
-    /// Cohorts of which several GPUs had more work than the others at once, and until when that is remembered.
+    /// Jobs and nodes of which several GPUs had more work than the others at once, and until when that is remembered.
     unequal: BTreeMap<String, Timestamp>,
 }
 
@@ -87,8 +91,8 @@ impl Episodes {
         });
     }
 
-    /// Notes the cohorts of which several of these GPUs, which have more work than the others, have had it for a while. Where no
-    /// job is known, they may belong to another one than the rest of their node.
+    /// Notes the jobs and the nodes of which several of these GPUs, which have more work than the others, have had it for a while. Those
+    /// of a node may belong to another job than the rest: jobs may not be known, or not exactly.
     pub(super) fn note_work<'a>(
         &mut self,
         now: Timestamp,
@@ -98,23 +102,27 @@ impl Episodes {
         for (key, gpu) in behind {
             let lasts = |episode: &Episode| episode.seconds() >= UNEQUAL_FOR_SECONDS;
             if self.current.get(key).is_some_and(lasts) {
-                cohorts.entry(cohort(&gpu)).or_insert((0, gpu.job)).0 += 1;
+                cohorts.entry(of_node(&gpu)).or_default().0 += 1;
+                if gpu.job.is_some() {
+                    cohorts.entry(cohort(&gpu)).or_insert((0, gpu.job)).0 += 1;
+                }
             }
         }
         for (cohort, (gpus, job)) in cohorts {
             let least = job.map_or(0.0, |job| UNEQUAL_SHARE * job.gpus() as f64);
             if gpus > 1 && gpus as f64 >= least {
-                let of_node = job.is_none();
-                let seconds = UNEQUAL_SECONDS[usize::from(of_node)];
+                let seconds = UNEQUAL_SECONDS[usize::from(job.is_none())];
                 self.unequal.insert(cohort, now.plus_seconds(seconds));
             }
         }
         self.unequal.retain(|_, until| now <= *until);
     }
 
-    /// Whether the GPUs of this one's cohort do unequal work.
+    /// Whether the GPUs of this one's job or node do unequal work.
     pub(super) fn is_unequal(&self, gpu: &Listed<'_>) -> bool {
-        self.unequal.contains_key(&cohort(gpu))
+        [cohort(gpu), of_node(gpu)]
+            .iter()
+            .any(|cohort| self.unequal.contains_key(cohort))
     }
 
     /// Whether a GPU has been behind for so long that uneven work would have moved on to another GPU.

@@ -19,7 +19,7 @@ pub(super) fn threshold() -> String {
     let samples = SAMPLED
         .map(|(excess, samples)| format!("{:.0} % in each of {samples} samples", 100.0 * excess));
     format!(
-        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s, or {:.0} % in the mean activity of the SMs or the memory over {:.0} s (for memory never less than {:.0} %, and only with as many nodes in the job); and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs and {ABOVE_SPREAD_OF_ALL} of those among the GPUs of its job; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less; not by tensor cores where {:.0} % of its job's GPUs, at least two, were behind at once in the last {:.0} minutes, or two GPUs of a node whose jobs are not known in the last {:.0}",
+        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s, or {:.0} % in the mean activity of the SMs or the memory over {:.0} s (for memory never less than {:.0} %, and only with as many nodes in the job); and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs and {ABOVE_SPREAD_OF_ALL} of those among the GPUs of its job; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less; not by tensor cores where {:.0} % of its job's GPUs, at least two, were behind at once in the last {:.0} minutes, or two GPUs of one node in the last {:.0}",
         sums.join(" or "),
         samples.join(" or "),
         100.0 * MEANS.0,
@@ -99,7 +99,7 @@ fn of_time() -> [Threshold; 9] {
             "in such a job the work moves (a choice)",
         ),
         Threshold::new(
-            "share of a job's GPUs, at least two, or two GPUs of a node whose jobs are not known, that have more work at once, from which work is unequal",
+            "share of a job's GPUs, at least two, or two GPUs of one node, that have more work at once, from which work is unequal",
             UNEQUAL_SHARE,
             "ratio",
             "experts of different load; faults are rarer (a choice)",
@@ -117,7 +117,7 @@ fn of_time() -> [Threshold; 9] {
             "its ranks have it by design (a choice)",
         ),
         Threshold::new(
-            "the same of a node whose jobs are not known",
+            "the same of a node",
             UNEQUAL_SECONDS[1],
             "s",
             "its jobs change (a choice)",
