@@ -25,9 +25,9 @@ const WINDOW_SECONDS: f64 = 60.0;
 const NEWEST_SECONDS: f64 = 20.0;
 /// Bytes of a packet, the largest of RDMA.
 const PACKET_BYTES: f64 = 4096.0;
-/// Fewest packets of which one is marked.
+/// Least share of the packets that is marked.
 const MIN_MARKED: f64 = 5e-4;
-/// How many times the median share of NICs that receive as much.
+/// The same share, in times the median of NICs that receive as much.
 const ABOVE_PEERS: f64 = 10.0;
 /// Bytes that a NIC receives, compared with the mean of all, from which it is evaluated, and compared with the one in question, from
 /// which it is a peer.
@@ -37,17 +37,17 @@ const BUSY: f64 = 0.1;
 const MOST_AT_ONCE: usize = 2;
 /// See [`MOST_AT_ONCE`].
 const ALIKE: f64 = 0.2;
-/// How many times the share of the same NIC before.
+/// The same share, in times that of the same NIC before.
 const NEW: f64 = 3.0;
 /// Most bytes that it receives, compared with before.
 const LESS: f64 = 0.9;
 /// Most bytes that it receives, compared with the median of its node's other NICs.
 const MAX_OF_NODE: f64 = 1.01;
-/// Share of [`MIN_MARKED`], [`ABOVE_PEERS`] and [`NEW`] that is enough to stay.
+/// Share of [`MIN_MARKED`], [`ABOVE_PEERS`] and [`NEW`] from which a reported NIC stays reported.
 const STILL: f64 = 0.5;
-/// Age of what was before, at least.
+/// Least age of the time before that is compared.
 const AGO_SECONDS: f64 = 75.0;
-/// Shortest time of it.
+/// Least length of that time.
 const SPAN_SECONDS: f64 = 30.0;
 /// Share of the time in pause from which the NIC is the cause.
 const MAX_PAUSE: f64 = 0.01;
