@@ -3,6 +3,7 @@
 pub mod cohort;
 pub mod confirmation;
 pub mod detector;
+pub(crate) mod ecn_marks;
 #[cfg(test)]
 pub(crate) mod found;
 pub(crate) mod gpus;

@@ -107,15 +107,14 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
 }
 
 /// The RDMA device of the same number, where the interfaces of one family, such as `rdma0` to `rdma7`, have the numbers of all RDMA
-/// devices, and each the speed of its device where both are known. Sites name interfaces so if they name them at all.
+/// devices, and each the speed of its device where both are known.
 fn numbered_alike<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a str> {
     let (family, number) = numbered(netdev)?;
-    let interfaces = interfaces(history).filter(|name| {
-        let of_name = numbered(name);
-        of_name.is_some_and(|(of, _)| of == family)
-    });
-    let interfaces: BTreeMap<u32, &str> = interfaces
-        .filter_map(|name| Some((numbered(name)?.1, name)))
+    let interfaces: BTreeMap<u32, &str> = interfaces(history)
+        .filter_map(|name| {
+            let (of, number) = numbered(name)?;
+            (of == family).then_some((number, name))
+        })
         .collect();
     let named: BTreeSet<&str> = devices(history).collect();
     let all: Option<BTreeMap<u32, &str>> = named

@@ -391,7 +391,7 @@ impl<'a> Window<'a> {
         None
     }
 
-    /// Rate of a counter over all scrapes until then, if they are at least so many seconds. `None` of a counter that was reset.
+    /// Rate of a counter over all scrapes until then, if these span at least `seconds`. `None` of a counter that was reset.
     pub fn rate_until(self, until: Timestamp, seconds: f64) -> Option<f64> {
         let mut counts = self.counts().filter(|count| count.at <= until);
         let newest = counts.next()?;

@@ -81,7 +81,8 @@ const MOVED_SECONDS: f64 = 120.0;
 /// long that is remembered of a job, and of a node, whose jobs change.
 const UNEQUAL_SHARE: f64 = 0.05;
 const UNEQUAL_FOR_SECONDS: f64 = 20.0;
-const UNEQUAL_SECONDS: [f64; 2] = [3600.0, 300.0];
+const UNEQUAL_SECONDS: f64 = 3600.0;
+const UNEQUAL_ON_NODE_SECONDS: f64 = 300.0;
 /// Excess of the memory's activity from which it is slow, whatever the samples: ranks differ a little in their data.
 const MEMORY: f64 = 0.1;
 /// By how much tensor work of a GPU whose SMs or memory are active for longer may differ from that of the others, and be the

@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{RDMA_ECN_MARKED, RDMA_PORT_RECEIVE_BYTES};
 
-use super::slow_receiver::pauses::pause_of;
+use super::slow_receiver::pauses::sends_pause;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PATH_SLOW};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::ecn_marks::{marked_share, packet_size};
 use crate::detect::netdev::nic_of;
 use crate::detect::peers::{self, MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
@@ -23,8 +24,6 @@ use crate::store::{Increase, NodeHistory, Window};
 const WINDOW_SECONDS: f64 = 60.0;
 /// The newest part of it, in which the condition must hold as well.
 const NEWEST_SECONDS: f64 = 20.0;
-/// Bytes of a packet, the largest of RDMA.
-const PACKET_BYTES: f64 = 4096.0;
 /// Least share of the packets that is marked.
 const MIN_MARKED: f64 = 5e-4;
 /// The same share, in times the median of NICs that receive as much.
@@ -81,7 +80,7 @@ impl Arrivals {
     /// `None` if nothing arrives.
     fn of(marks: Option<f64>, bytes: Option<f64>) -> Option<Self> {
         let bytes = bytes.filter(|bytes| *bytes > 0.0)?;
-        let marked = marks? * PACKET_BYTES / bytes;
+        let marked = marked_share(marks?, bytes);
         Some(Self { bytes, marked })
     }
 
@@ -109,13 +108,9 @@ impl Known<'_> {
 
     /// Whether its NIC pauses the switch.
     fn sends_pause(&self) -> bool {
-        pause_of(self.history).any(|([netdev, _, direction], window)| {
-            let share = || window.newest_increase(WINDOW_SECONDS).map(Increase::rate);
-            let is_its = || {
-                let nic = nic_of(self.history, netdev);
-                nic.is_some_and(|(_, device)| device.as_str() == self.port[0])
-            };
-            direction == "transmit" && share().is_some_and(|share| share > MAX_PAUSE) && is_its()
+        sends_pause(self.history, (WINDOW_SECONDS, MAX_PAUSE), |netdev| {
+            let nic = nic_of(self.history, netdev);
+            nic.is_some_and(|(_, device)| device.as_str() == self.port[0])
         })
     }
 }
@@ -126,8 +121,8 @@ fn ports<'a>(view: &View<'a>) -> Vec<Known<'a>> {
     let ports = nodes.flat_map(|(node, history)| {
         let series = history.series(&RDMA_ECN_MARKED);
         series.filter_map(move |(labels, marks)| {
-            let labels: Vec<_> = labels.values().collect();
-            let port = <[&str; 2]>::try_from(labels).ok()?;
+            let mut labels = labels.values();
+            let port = [labels.next()?, labels.next()?];
             let windows = [marks, history.window(&RDMA_PORT_RECEIVE_BYTES, &port)?];
             Some(Known {
                 node,
@@ -241,7 +236,7 @@ impl Detector for MarkedNics {
         Explanation {
             check: "Much of what arrives at a NIC is marked for congestion, although less arrives than before and the NIC sends no pause.",
             threshold: format!(
-                "{:.2} % of the packets over {WINDOW_SECONDS:.0} s and over the newest {NEWEST_SECONDS:.0} s, {ABOVE_PEERS} times the median NIC that receives {:.0} % as much, {NEW} times as many as before, at most {:.0} % of the bytes of before and {MAX_OF_NODE} times those of the node's other NICs, at no more than {MOST_AT_ONCE} NICs",
+                "{:.2} % of the packets over {WINDOW_SECONDS:.0} s and over the newest {NEWEST_SECONDS:.0} s, {ABOVE_PEERS} times the median NIC that receives {:.0} % as much, {NEW} times the share before, at most {:.0} % of the bytes before and {MAX_OF_NODE} times those of the node's other NICs, at no more than {MOST_AT_ONCE} NICs",
                 100.0 * MIN_MARKED,
                 100.0 * BUSY,
                 100.0 * LESS
@@ -268,12 +263,7 @@ fn numbers() -> Vec<Threshold> {
             "s",
             "the queue still exists (a choice)",
         ),
-        Threshold::new(
-            "bytes of a packet",
-            PACKET_BYTES,
-            "bytes",
-            "the largest RDMA MTU; smaller packets lower the share",
-        ),
+        packet_size(),
         Threshold::new(
             "share of packets that are marked",
             MIN_MARKED,

@@ -38,6 +38,11 @@ fn found(arrivals: fn(usize, usize, bool) -> Arrivals) -> Vec<String> {
     incidents(&run_every(10, 0, &arriving(arrivals)))
 }
 
+/// Packets of a million that are marked where they wait, and elsewhere.
+const fn marked(wait: bool) -> f64 {
+    if wait { 4_000.0 } else { 40.0 }
+}
+
 const fn is_culprit(node: usize, rail: usize) -> bool {
     node == 2 && rail == 1
 }
@@ -46,11 +51,7 @@ const fn is_culprit(node: usize, rail: usize) -> bool {
 fn a_link_before_which_packets_wait_although_fewer_arrive_is_named() {
     let shaped = |node, rail, begun| Arrivals {
         load: if begun { 0.5 } else { 1.0 },
-        marked: if begun && is_culprit(node, rail) {
-            4_000.0
-        } else {
-            40.0
-        },
+        marked: marked(begun && is_culprit(node, rail)),
     };
     assert_eq!(
         found(shaped),
@@ -66,11 +67,7 @@ fn many_senders_to_one_nic_are_no_fault_of_its_link() {
         } else {
             1.0
         },
-        marked: if begun && is_culprit(node, rail) {
-            4_000.0
-        } else {
-            40.0
-        },
+        marked: marked(begun && is_culprit(node, rail)),
     };
     assert_eq!(found(incast), [""; 0]);
 }
@@ -79,11 +76,7 @@ fn many_senders_to_one_nic_are_no_fault_of_its_link() {
 fn marks_at_many_nics_are_no_fault_of_one_link() {
     let uplink = |node, rail, begun| Arrivals {
         load: if begun { 0.5 } else { 1.0 },
-        marked: if begun && node < 4 && rail == 1 {
-            4_000.0
-        } else {
-            40.0
-        },
+        marked: marked(begun && node < 4 && rail == 1),
     };
     assert_eq!(found(uplink), [""; 0]);
 }
@@ -92,11 +85,7 @@ fn marks_at_many_nics_are_no_fault_of_one_link() {
 fn a_nic_at_which_packets_always_wait_is_how_its_job_sends() {
     let uneven = |node, rail, begun| Arrivals {
         load: if begun { 0.5 } else { 1.0 },
-        marked: if is_culprit(node, rail) {
-            4_000.0
-        } else {
-            40.0
-        },
+        marked: marked(is_culprit(node, rail)),
     };
     assert_eq!(found(uneven), [""; 0]);
 }
@@ -111,11 +100,7 @@ fn more_than_at_the_other_nics_of_the_node_comes_from_others() {
         } else {
             0.5
         },
-        marked: if begun && is_culprit(node, rail) {
-            4_000.0
-        } else {
-            40.0
-        },
+        marked: marked(begun && is_culprit(node, rail)),
     };
     assert_eq!(found(incast_of_a_slowed_job), [""; 0]);
 }

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName};
 
-use super::{HELD_SECONDS, MOVED_SECONDS, UNEQUAL_FOR_SECONDS, UNEQUAL_SECONDS, UNEQUAL_SHARE};
+use super::{
+    HELD_SECONDS, MOVED_SECONDS, UNEQUAL_FOR_SECONDS, UNEQUAL_ON_NODE_SECONDS, UNEQUAL_SECONDS,
+    UNEQUAL_SHARE,
+};
 use crate::detect::gpus::Listed;
 use crate::jobs::job::Job;
 
@@ -109,9 +112,11 @@ impl Episodes {
             }
         }
         for (cohort, (gpus, job)) in cohorts {
-            let least = job.map_or(0.0, |job| UNEQUAL_SHARE * job.gpus() as f64);
+            let (least, seconds) = match job {
+                Some(job) => (UNEQUAL_SHARE * job.gpus() as f64, UNEQUAL_SECONDS),
+                None => (0.0, UNEQUAL_ON_NODE_SECONDS),
+            };
             if gpus > 1 && gpus as f64 >= least {
-                let seconds = UNEQUAL_SECONDS[usize::from(job.is_none())];
                 self.unequal.insert(cohort, now.plus_seconds(seconds));
             }
         }

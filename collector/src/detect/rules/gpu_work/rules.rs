@@ -3,8 +3,8 @@
 use super::{
     ABOVE_SPREAD, ABOVE_SPREAD_OF_ALL, HELD_SECONDS, LOOSELY_SAME_WORK, MEANS, MEMORY, MIN_ACTIVE,
     MIN_ALL, MIN_SECONDS, MIN_SEEN, MOVED_SECONDS, PIECE_SECONDS, READ_APART, SAME_WORK, SAMPLED,
-    SAMPLES, STANDARD, SUMS, TIMES_AS_MUCH, UNEQUAL_FOR_SECONDS, UNEQUAL_SECONDS, UNEQUAL_SHARE,
-    WIDEST_SPREAD,
+    SAMPLES, STANDARD, SUMS, TIMES_AS_MUCH, UNEQUAL_FOR_SECONDS, UNEQUAL_ON_NODE_SECONDS,
+    UNEQUAL_SECONDS, UNEQUAL_SHARE, WIDEST_SPREAD,
 };
 use crate::classes::GPU_SLOW;
 use crate::detect::peers;
@@ -19,15 +19,15 @@ pub(super) fn threshold() -> String {
     let samples = SAMPLED
         .map(|(excess, samples)| format!("{:.0} % in each of {samples} samples", 100.0 * excess));
     format!(
-        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s, or {:.0} % in the mean activity of the SMs or the memory over {:.0} s (for memory never less than {:.0} %, and only with as many nodes in the job); and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs and {ABOVE_SPREAD_OF_ALL} of those among the GPUs of its job; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less; not by tensor cores where {:.0} % of its job's GPUs, at least two, were behind at once in the last {:.0} minutes, or two GPUs of one node in the last {:.0}",
+        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s, or {:.0} % in the mean activity of the SMs or the memory over {:.0} s (for memory never less than {:.0} %, and only with as many nodes in the job); and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs and {ABOVE_SPREAD_OF_ALL} of those among the GPUs of its job; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less; not by tensor cores or memory where {:.0} % of its job's GPUs, at least two, were behind at once in the last {:.0} minutes, or two GPUs of one node in the last {:.0}",
         sums.join(" or "),
         samples.join(" or "),
         100.0 * MEANS.0,
         MEANS.1,
         100.0 * MEMORY,
         100.0 * UNEQUAL_SHARE,
-        UNEQUAL_SECONDS[0] / 60.0,
-        UNEQUAL_SECONDS[1] / 60.0
+        UNEQUAL_SECONDS / 60.0,
+        UNEQUAL_ON_NODE_SECONDS / 60.0
     )
 }
 
@@ -112,13 +112,13 @@ fn of_time() -> [Threshold; 9] {
         ),
         Threshold::new(
             "time for which unequal work of a job is remembered",
-            UNEQUAL_SECONDS[0],
+            UNEQUAL_SECONDS,
             "s",
             "its ranks have it by design (a choice)",
         ),
         Threshold::new(
             "the same of a node",
-            UNEQUAL_SECONDS[1],
+            UNEQUAL_ON_NODE_SECONDS,
             "s",
             "its jobs change (a choice)",
         ),

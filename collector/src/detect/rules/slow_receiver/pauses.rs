@@ -30,10 +30,11 @@ pub(super) const NOTHING: f64 = 0.01;
 /// Share of the time in pause that has lasted from which it is a storm. In recordings of six authors slow receivers pause for at
 /// most 0.55 of the time, and 8 of 9 storms for more than 0.75.
 pub(super) const LASTING: f64 = 0.7;
-/// The same of a NIC that counts how long its PCIe link lacked credits, and lacked none: nothing behind it is slow.
+/// The same of a NIC that counts the seconds in which its PCIe link lacked credits for more than 30 % of the second, and had fewer
+/// than [`STALLS`] of them: nothing behind it is slow.
 pub(super) const UNSTALLED: f64 = 0.4;
-/// Share of the seconds in which it lacks credits, from which its host is slow, and it is no storm. In those recordings it is
-/// more at 21 of 22 slow receivers, and none at storms.
+/// Share of such seconds, from which its host is slow, and it is no storm. In those recordings it is
+/// more at 21 of 22 slow receivers, and 0 at the storms.
 const STALLS: f64 = 0.05;
 
 /// The numbers of pause that has lasted.
@@ -76,7 +77,7 @@ pub(super) fn numbers_of_storms() -> [Threshold; 5] {
             "slow receivers pause for at most 0.55 of the time in recordings of six authors, 8 of 9 storms for more than 0.75",
         ),
         Threshold::new(
-            "the same, if the NIC counts how long its PCIe link lacks credits, and it lacks none",
+            "the same, if the NIC counts seconds with a stalled PCIe link, and has hardly any",
             UNSTALLED,
             "ratio",
             "nothing behind the NIC is slow (a choice)",
@@ -127,6 +128,18 @@ pub(in crate::detect::rules) fn pause_of(
             (!known.contains(netdev)).then_some(([netdev, "", direction], window))
         });
     by_priority.into_iter().chain(of_port)
+}
+
+/// Whether an interface for which `is_it` holds sends pause for more than this share of so many seconds.
+pub(in crate::detect::rules) fn sends_pause(
+    history: &NodeHistory,
+    (seconds, least): (f64, f64),
+    is_it: impl Fn(&str) -> bool,
+) -> bool {
+    pause_of(history).any(|([netdev, _, direction], window)| {
+        let share = || window.newest_increase(seconds).map(Increase::rate);
+        direction == "transmit" && share().is_some_and(|share| share > least) && is_it(netdev)
+    })
 }
 
 /// Rate of a counter lately: of one of pause, the share of the time.

@@ -3,26 +3,18 @@
 use railscope_model::metric::NIC_PCIE_STALLED_SECONDS;
 use railscope_model::reading::Labels;
 
-use super::pauses::pause_of;
+use super::pauses::sends_pause;
 use super::{ABOVE_PEERS, Holds, MIN_PAUSE, MIN_STALLED, WINDOW_SECONDS};
 use crate::detect::detector::View;
 use crate::detect::netdev::nic_of;
 use crate::detect::peers::{MIN_PEERS, median};
-use crate::store::{Increase, NodeHistory, Window};
+use crate::store::{Increase, Window};
 
 /// Share of the seconds in which a NIC lacked credits for writes for much of the second; none of other series.
 fn share((labels, window): (&Labels, Window<'_>)) -> Option<f64> {
     let writes = labels.values().nth(1) == Some("write");
     let rise = writes.then(|| window.newest_increase(WINDOW_SECONDS))?;
     rise.map(Increase::rate)
-}
-
-/// Whether an interface sends pause, which shows what its NIC does to others, and whether that is a storm.
-fn sends_pause(history: &NodeHistory, netdev: &str) -> bool {
-    pause_of(history).any(|([of, _, direction], window)| {
-        let share = || window.newest_increase(WINDOW_SECONDS).map(Increase::rate);
-        of == netdev && direction == "transmit" && share().is_some_and(|share| share > MIN_PAUSE)
-    })
 }
 
 /// NICs whose PCIe link stalls, and that send no pause.
@@ -51,7 +43,9 @@ pub(super) fn stalled<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
     let usual = median(shares.iter().map(|(.., share)| *share)).unwrap_or(0.0);
     let holds = shares.into_iter().filter_map(|(node, history, netdev, share)| {
         let is_far = share >= MIN_STALLED && share > ABOVE_PEERS * usual;
-        if !is_far || sends_pause(history, netdev) {
+        // Pause shows what its NIC does to others, and whether that is a storm.
+        let pauses = || sends_pause(history, (WINDOW_SECONDS, MIN_PAUSE), |of| of == netdev);
+        if !is_far || pauses() {
             return None;
         }
         let (pci, device) = nic_of(history, netdev)?;

@@ -17,6 +17,7 @@ use railscope_model::metric::{
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
+use crate::detect::ecn_marks::{marked_share, packet_size};
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::port_series::cable_at;
 use crate::detect::registry::{Rule, Threshold};
@@ -24,10 +25,8 @@ use crate::store::{Increase, NodeHistory};
 
 /// The time in which packets are counted, and the newest part of it in which the condition must hold as well.
 const QUEUE_SECONDS: [f64; 2] = [60.0, 20.0];
-/// Fewest packets of 4 KiB, the largest of RDMA, of which one is marked.
+/// Least share of the packets that is marked.
 const MIN_MARKED: f64 = 0.01;
-/// Bytes of such a packet.
-const PACKET_BYTES: f64 = 4096.0;
 /// Most of its speed that a port sends.
 const MAX_SENT: f64 = 0.3;
 /// Most of the time for which it is paused.
@@ -80,12 +79,7 @@ pub(super) fn rule() -> Rule {
             "s",
             "the queue still exists (a choice)",
         ),
-        Threshold::new(
-            "bytes of a packet",
-            PACKET_BYTES,
-            "bytes",
-            "the largest RDMA MTU; smaller packets lower the share",
-        ),
+        packet_size(),
         Threshold::new(
             "share of its speed that a port sends, at most",
             MAX_SENT,
@@ -215,7 +209,7 @@ impl Queue {
     }
 
     fn marked_share(&self) -> f64 {
-        self.marked * PACKET_BYTES / self.sent
+        marked_share(self.marked, self.sent)
     }
 
     fn stands(&self) -> bool {
