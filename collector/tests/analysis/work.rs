@@ -317,6 +317,11 @@ fn a_gpu_whose_sms_or_memory_are_busy_for_longer_with_the_same_tensor_work_is_sl
         check(&told(metric, 0.7, 10.0), &[]);
     }
     check(&told("railscope_gpu_dram_bandwidth_ratio", 0.58, 30.0), &[]);
+    // One GPU that is behind in both is not two with more work.
+    check(
+        &told("railscope_gpu_dram_bandwidth_ratio", 0.62, 31.2),
+        &["gpu-slow gpu/n1:2 gpus=1 []"],
+    );
 }
 
 #[test]

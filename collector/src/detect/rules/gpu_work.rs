@@ -129,8 +129,8 @@ impl Detector for GpuWork {
         of_memory.retain(|key, _| {
             work_differs(&by_tensor, key).is_some_and(|differs| differs <= SAME_WORK)
         });
-        let of_work = behind.iter().chain(&of_memory);
-        let of_work = of_work.map(|(key, found)| (key, found.worker.gpu));
+        let of_work: BTreeMap<_, _> = behind.iter().chain(&of_memory).collect();
+        let of_work = of_work.iter().map(|(key, found)| (*key, found.worker.gpu));
         self.episodes.note_work(view.now, of_work);
         let is_equal = |found: &Found<'_>| !self.episodes.is_unequal(&found.worker.gpu);
         behind.retain(|_, found| is_equal(found));

@@ -71,7 +71,7 @@ pub(super) fn rules() -> Vec<Rule> {
             "activity of the memory above the median",
             MEMORY,
             "ratio",
-            "slow HBM of clusters by five independent authors shows 12 % and more (a choice)",
+            "slow HBM in simulated clusters of five other authors shows 12 % and more (a choice)",
         ),
         Threshold::new(
             "activity of the median GPU of the node",
