@@ -66,7 +66,9 @@ pub(crate) fn nic_of(
     let pci = pci.or_else(|| address_in_interface(netdev));
     let device = device.or_else(|| port()?.get(label!(RDMA_PORT, "device")));
     let device = device.or_else(|| device_at(history, pci?));
-    let device = device.or_else(|| numbered_alike(history, netdev));
+    // An address that is known is at another device.
+    let by_number = || numbered_alike(history, netdev).filter(|_| pci.is_none());
+    let device = device.or_else(by_number);
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
 }
 
@@ -107,29 +109,34 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
 }
 
 /// The RDMA device of the same number, where the interfaces of one family, such as `rdma0` to `rdma7`, have the numbers of all RDMA
-/// devices, and each the speed of its device where both are known.
+/// devices, those of no other family do, and where speeds are known, some at least, each has that of its device. Not by names of
+/// the kernel, which numbers interfaces of all drivers.
 fn numbered_alike<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a str> {
-    let (family, number) = numbered(netdev)?;
-    let interfaces: BTreeMap<u32, &str> = interfaces(history)
-        .filter_map(|name| {
-            let (of, number) = numbered(name)?;
-            (of == family).then_some((number, name))
-        })
-        .collect();
+    let (family, number) =
+        numbered(netdev).filter(|(family, _)| !["eth", "ib"].contains(family))?;
+    let mut families: BTreeMap<&str, BTreeMap<u32, &str>> = BTreeMap::new();
+    for name in interfaces(history) {
+        if let Some((family, number)) = numbered(name) {
+            families.entry(family).or_default().insert(number, name);
+        }
+    }
     let named: BTreeSet<&str> = devices(history).collect();
     let all: Option<BTreeMap<u32, &str>> = named
         .iter()
         .map(|device| Some((numbered(device)?.1, *device)))
         .collect();
     let all = all.filter(|all| all.len() == named.len() && all.len() > 1)?;
-    let is_as_fast = |(interface, device): (&&str, &&str)| {
-        let of_interface = history.value(&NIC_SPEED, &[*interface]);
-        let of_device = history.value(&RDMA_PORT_SPEED, &[*device, "1"]);
-        let known = of_interface.zip(of_device);
-        known.is_none_or(|(interface, device)| interface == device)
-    };
-    let is_alike =
-        interfaces.keys().eq(all.keys()) && interfaces.values().zip(all.values()).all(is_as_fast);
+    families.retain(|_, interfaces| interfaces.keys().eq(all.keys()));
+    let interfaces = families.get(family).filter(|_| families.len() == 1)?;
+    let as_fast = interfaces
+        .values()
+        .zip(all.values())
+        .filter_map(|(interface, device)| {
+            let of_interface = history.value(&NIC_SPEED, &[*interface])?;
+            let of_device = history.value(&RDMA_PORT_SPEED, &[*device, "1"])?;
+            Some(of_interface == of_device)
+        });
+    let is_alike = as_fast.reduce(|all, as_fast| all && as_fast)?;
     all.get(&number).copied().filter(|_| is_alike)
 }
 
@@ -282,29 +289,44 @@ mod tests {
     /// What node_exporter reports where the site has named the interfaces.
     #[test]
     fn an_interface_has_the_device_of_its_number_if_all_have_one() {
-        let device_of = |speed: &str, also: &str| {
+        let device_of = |family: &str, also: &str| {
             let of = |number| {
                 format!(
                     "railscope_rdma_port_up{{device=\"mlx5_{number}\",port=\"1\"}} 1\n\
                      railscope_rdma_port_speed_bytes_per_second{{device=\"mlx5_{number}\",port=\"1\"}} 50e9\n\
-                     railscope_nic_mtu_bytes{{netdev=\"rdma{number}\"}} 9000\n"
+                     railscope_nic_mtu_bytes{{netdev=\"{family}{number}\"}} 9000\n"
                 )
             };
-            let page = format!(
-                "{}{}railscope_nic_mtu_bytes{{netdev=\"{also}\"}} 1500\n\
-                 railscope_nic_speed_bytes_per_second{{netdev=\"rdma0\"}} {speed}\n",
-                of(0),
-                of(1)
-            );
+            let page = format!("{}{}{also}", of(0), of(1));
             let mut history = crate::store::History::default();
             let history = history.node_mut(&"n1".parse().expect("a name"));
             let read = history.ingest(&page, railscope_model::fabric::Timestamp(1_000));
             assert_eq!((read.unknown, read.errors), (0, vec![]));
-            fabric_nic_of(history, "rdma1").map(|device| device.to_string())
+            fabric_nic_of(history, &format!("{family}1")).map(|device| device.to_string())
         };
-        assert_eq!(device_of("50e9", "eno1").as_deref(), Some("mlx5_1"));
-        assert_eq!(device_of("50e9", "rdma2"), None, "there is one more");
-        assert_eq!(device_of("125e6", "eno1"), None, "the first is another");
+        let interface = |name: &str| format!("railscope_nic_mtu_bytes{{netdev=\"{name}\"}} 1500\n");
+        let speed = |of_it: &str| {
+            format!("railscope_nic_speed_bytes_per_second{{netdev=\"rdma0\"}} {of_it}\n")
+        };
+        let fast = speed("50e9");
+        let all = [&fast, &interface("eno1")].map(String::as_str).concat();
+        assert_eq!(device_of("rdma", &all).as_deref(), Some("mlx5_1"));
+        for also in [
+            // One more, of the same family.
+            fast.clone() + &interface("rdma2"),
+            // Others of these numbers.
+            fast.clone() + &interface("storage0") + &interface("storage1"),
+            // One is another port, or all may be.
+            speed("125e6"),
+            String::new(),
+            // An address at which there is no RDMA device.
+            fast.clone()
+                + "railscope_nic_info{netdev=\"rdma1\",pci=\"0000:18:00.0\",device=\"\",driver=\"bnxt_en\",numa_node=\"\"} 1\n",
+        ] {
+            assert_eq!(device_of("rdma", &also), None, "{also}");
+        }
+        let of_kernel = fast.replace("rdma0", "eth0");
+        assert_eq!(device_of("eth", &of_kernel), None);
     }
 
     /// What an exporter reports that lists RDMA ports, and no NICs.
