@@ -25,6 +25,8 @@ pub(super) const SAMPLE: usize = 64;
 /// By how much the memory of a GPU is active for longer than that of the median peer, from which its work is heavier: at its
 /// power limit it then runs at a lower clock. How long the memory takes does not depend on that clock.
 const HEAVIER: f64 = 0.1;
+/// The same as a share of the time: where memory is hardly active, a small difference is a large share.
+const LONGER: f64 = 0.05;
 
 /// Time in which a GPU reaches the most power that it draws in a step, and the samples of it, at least.
 pub(super) const POWER_SECONDS: f64 = 60.0;
@@ -45,20 +47,20 @@ pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
     working > MOST_OF_TIME * all
 }
 
-/// Share of the time in which its memory is active.
+/// Share of the time in which its memory is active; `None` of few samples.
 pub(super) fn memory_activity(gpu: &Listed<'_>) -> Option<f64> {
     let (mut sum, mut samples) = (0.0, 0.0);
     for (_, share) in gpu.lately(&GPU_DRAM_BANDWIDTH, POWER_SECONDS) {
         sum += share;
         samples += 1.0;
     }
-    (samples > 0.0).then(|| sum / samples)
+    (samples >= POWER_SAMPLES as f64).then(|| sum / samples)
 }
 
 /// Whether its memory is active for longer than is usual, so that it has heavier work.
 pub(super) fn is_heavier(own: Option<f64>, usual: Option<(f64, usize)>) -> bool {
     let known = own.zip(usual);
-    known.is_some_and(|(own, (usual, _))| own > (1.0 + HEAVIER) * usual)
+    known.is_some_and(|(own, (usual, _))| own > (usual + LONGER).max((1.0 + HEAVIER) * usual))
 }
 
 /// Whether its power limit was constant over the window: power and clocks under another limit cannot be
@@ -161,7 +163,7 @@ fn usual_near(gpus: &[Drawn], watts: f64) -> Option<(f64, usize)> {
 }
 
 /// The numbers of GPUs at their power limit.
-pub(super) fn capped() -> [Threshold; 9] {
+pub(super) fn capped() -> [Threshold; 10] {
     [
         Threshold::new(
             "SM clock below the median peer with the same power limit, for sw_power_cap",
@@ -188,6 +190,12 @@ pub(super) fn capped() -> [Threshold; 9] {
             "at one power limit heavier work runs at a lower clock; memory does not depend on that clock (a choice)",
         ),
         Threshold::new(
+            "the same as a share of the time, and",
+            LONGER,
+            "ratio",
+            "where memory is hardly active, a small difference is a large share (a choice)",
+        ),
+        Threshold::new(
             "power limit, or power where limits are unknown, below the median peer",
             LOWER_LIMIT,
             "ratio",
@@ -212,7 +220,7 @@ pub(super) fn capped() -> [Threshold; 9] {
             "a training job pauses for checkpoints (a choice)",
         ),
         Threshold::new(
-            "minimum number of samples of power, where limits are unknown",
+            "minimum number of samples of memory activity, and of power where limits are unknown",
             POWER_SAMPLES as f64,
             "samples",
             "fewer may all fall into the phase of low power (a choice)",
