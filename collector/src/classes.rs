@@ -386,7 +386,7 @@ pub static UPLINK_JITTER: Class = Class {
     action: "Check the link for repeated retraining and both ports for standing queues; then clean and reseat the cable, and swap the transceivers.",
 };
 
-/// Probes over a switch or a host's cable are slow.
+/// Packets over a switch or a cable wait: probes are slow, a queue stands, or packets are marked for congestion.
 pub static PATH_SLOW: Class = Class {
     name: "path-slow",
     severity: Severity::Warning,

@@ -23,7 +23,7 @@ pub(crate) struct AfterEffects {
 }
 
 impl AfterEffects {
-    /// Roots that only probes name, and that an open incident accounted for within the window of the probes: what was lost
+    /// Roots that only probes or transports name, and that an open incident accounted for within the window of the probes: what was lost
     /// behind a dead switch is counted on each of its cables when it is back, and delay at a paused leaf by every node that
     /// sent through it. They open no incident: a fault that persists names its part after that time.
     pub(crate) fn among(

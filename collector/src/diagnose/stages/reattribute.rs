@@ -12,12 +12,21 @@ use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::signs::{is_marked, is_of_clock, is_of_ends};
 use crate::classes::{
-    GPU_SLOW, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED, PFC_STORM,
-    SLOW_RECEIVER, UPLINK_JITTER,
+    Class, GPU_SLOW, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED,
+    PFC_STORM, PORT_DEGRADED, PORT_FLAPPING, SLOW_RECEIVER, UPLINK_DOWN, UPLINK_JITTER,
 };
 use crate::detect::detector::Evidence;
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::posterior::pci_of;
+
+/// What makes packets wait on a cable between switches, or before one: it passes less, or its neighbours carry more.
+const NARROWS: [&Class; 5] = [
+    &PATH_SLOW,
+    &PORT_DEGRADED,
+    &PORT_FLAPPING,
+    &UPLINK_DOWN,
+    &UPLINK_JITTER,
+];
 
 /// Parts that only probes or transports name, each with the part that others name in its place.
 pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
@@ -33,9 +42,11 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
         let late = late_at(fabric, &found.evidence);
         // Pause reaches all that send through the leaf.
         let delays = |other| !late.is_empty() && !paused_by(fabric, other).is_disjoint(&late);
-        // Packets may be marked anywhere on their way.
+        // Packets to a NIC may wait on any cable to its leaf.
         let marks = |other: &Evidence| {
-            is_marked(&found.evidence) && matches!(other.part, Part::SwitchLink(..))
+            let marked = is_marked(&found.evidence) && NARROWS.contains(&other.class);
+            let is_cable = matches!(other.part, Part::SwitchLink(..));
+            marked && is_cable && !leaves_of(fabric, &other.part).is_disjoint(&late)
         };
         // What is named itself needs no other part, and of several that explain it the nearest to a cause
         // does.
@@ -183,11 +194,11 @@ pub(crate) mod tests {
     use railscope_model::fabric::{Equipment, Link, Timestamp, Witness};
 
     use super::*;
-    use crate::classes::{Class, EDGE_LOSSY, LINK_ERRORS, UPLINK_LOSSY};
+    use crate::classes::{EDGE_LOSSY, LINK_ERRORS, UPLINK_LOSSY};
     use crate::detect::found::{found, part};
     use crate::detect::rules::{marked_nics, probe_paths};
 
-    /// A node with a NIC on a leaf, and a spine above it.
+    /// A node with a NIC on a leaf, a spine above it, and a leaf without nodes.
     pub(crate) fn fabric() -> Fabric {
         let mut fabric = Fabric::default();
         let switch = |name: &str| Equipment::Switch {
@@ -195,7 +206,7 @@ pub(crate) mod tests {
             ports: 0,
             description: name.to_owned(),
         };
-        let [leaf, spine] = ["leaf", "spine"]
+        let [leaf, spine, far] = ["leaf", "spine", "far"]
             .map(|name| fabric.upsert(part(&format!("switch/{name}")), switch(name)));
         let nic = Equipment::Nic {
             guid: None,
@@ -209,6 +220,7 @@ pub(crate) mod tests {
         let cable = |ports| Link::cable(ports, None, Witness::Subnet, Timestamp(0));
         fabric.connect(nic, leaf, cable((1, 1)));
         fabric.connect(leaf, spine, cable((33, 1)));
+        fabric.connect(spine, far, cable((2, 33)));
         fabric
     }
 
@@ -242,7 +254,15 @@ pub(crate) mod tests {
             said_by(marked_nics::NAME, (&PATH_SLOW, EDGE), others)
         };
         assert_eq!(marked(&[]), None);
-        assert_eq!(marked(&[(&GPU_SLOW, "gpu/n2:0")]), None);
+        for (class, other) in [
+            (&GPU_SLOW, "gpu/n2:0"),
+            // It loses packets, and does not delay them.
+            (&LINK_ERRORS, "link/leaf:33"),
+            // It does not join the NIC's leaf.
+            (&PATH_SLOW, "link/spine:2"),
+        ] {
+            assert_eq!(marked(&[(class, other)]), None);
+        }
         for (class, cause) in [
             (&PATH_SLOW, "link/leaf:33"),
             (&SLOW_RECEIVER, NIC),
