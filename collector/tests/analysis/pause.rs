@@ -215,6 +215,30 @@ fn pause_that_a_storm_left_in_the_window_is_no_slow_receiver() {
     assert_eq!(others.count(), 0, "{incidents:?}");
 }
 
+#[test]
+fn pause_near_the_limit_of_storms_is_one_storm() {
+    let paused = |seconds: f64| 0.75 * seconds.min(60.0) + 0.55 * (seconds - 60.0).max(0.0);
+    let incidents = ever(&with_addresses(pauses(paused)));
+    assert_eq!(incidents.len(), 1, "{incidents:?}");
+    assert!(incidents.iter().all(|one| one.starts_with("pfc-storm")));
+}
+
+#[test]
+fn a_nic_with_too_few_lanes_pauses_much_without_a_storm() {
+    let paused = pauses(|seconds| 0.75 * seconds);
+    let lanes = "railscope_pcie_link_width_lanes{pci=\"0000:11:00.0\"}";
+    let narrow = move |node: usize, seconds: u64, page: String| {
+        let page = paused(node, seconds, page);
+        if node == 5 {
+            page.replace(&format!("{lanes} 16"), &format!("{lanes} 8"))
+        } else {
+            page
+        }
+    };
+    let degraded = "pcie-degraded pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]";
+    check(&with_addresses(Box::new(narrow)), &[degraded]);
+}
+
 /// Scrapes are 20 s apart, and the storm ends between two.
 #[test]
 fn the_end_of_a_storm_makes_no_nic_slow() {

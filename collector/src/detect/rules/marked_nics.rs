@@ -7,10 +7,11 @@
 
 use std::collections::BTreeMap;
 
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{RDMA_ECN_MARKED, RDMA_PORT_RECEIVE_BYTES};
 
-use super::slow_receiver::pauses::sends_pause;
+use super::slow_receiver::pauses::sent_pause;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PATH_SLOW};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
@@ -22,17 +23,19 @@ use crate::store::{Increase, NodeHistory, Window};
 
 /// The time in which packets are counted.
 const WINDOW_SECONDS: f64 = 60.0;
-/// The newest part of it, in which the condition must hold as well.
+/// The newest part of it. The condition must hold in both parts: a short queue is no slow link.
 const NEWEST_SECONDS: f64 = 20.0;
 /// Least share of the packets that is marked.
 const MIN_MARKED: f64 = 5e-4;
 /// The same share, in times the median of NICs that receive as much.
 const ABOVE_PEERS: f64 = 10.0;
+/// Bytes a second that a NIC receives, from which it is evaluated: at [`MIN_MARKED`], some 700 packets of it are marked.
+const MIN_BYTES: f64 = 1e8;
 /// Bytes that a NIC receives, compared with the mean of all, from which it is evaluated, and compared with the one in question, from
 /// which it is a peer.
 const BUSY: f64 = 0.1;
 /// Most NICs that stand out at once, and the share of the largest from which they do; where there are more, something that they
-/// have in common is the bottleneck.
+/// have in common is the bottleneck. NICs at which as much was always marked do not count.
 const MOST_AT_ONCE: usize = 2;
 /// See [`MOST_AT_ONCE`].
 const ALIKE: f64 = 0.2;
@@ -42,7 +45,8 @@ const NEW: f64 = 3.0;
 const LESS: f64 = 0.9;
 /// Most bytes that it receives, compared with the median of its node's other NICs.
 const MAX_OF_NODE: f64 = 1.01;
-/// Share of [`MIN_MARKED`], [`ABOVE_PEERS`] and [`NEW`] from which a reported NIC stays reported.
+/// Share of [`MIN_MARKED`], [`ABOVE_PEERS`] and [`NEW`], and of the lack of bytes by [`LESS`], from which a reported NIC stays
+/// reported.
 const STILL: f64 = 0.5;
 /// Least age of the time before that is compared.
 const AGO_SECONDS: f64 = 75.0;
@@ -50,6 +54,8 @@ const AGO_SECONDS: f64 = 75.0;
 const SPAN_SECONDS: f64 = 30.0;
 /// Share of the time in pause from which the NIC is the cause.
 const MAX_PAUSE: f64 = 0.01;
+/// How long is remembered what arrived at a reported NIC before.
+const REMEMBERED_SECONDS: f64 = 3600.0;
 
 /// Name of the detector.
 pub const NAME: &str = "marked-nics";
@@ -58,8 +64,15 @@ type Port = (NodeName, RdmaPort);
 
 #[derive(Default)]
 struct MarkedNics {
-    /// What arrived before, of ports that were reported at the last tick.
-    reported: BTreeMap<Port, Arrivals>,
+    reported: BTreeMap<Port, Reported>,
+}
+
+/// A port that was reported.
+struct Reported {
+    /// What arrived before.
+    before: Arrivals,
+    /// When it was last reported.
+    last: Timestamp,
 }
 
 /// Builds the detector.
@@ -88,6 +101,19 @@ impl Arrivals {
         let rate = |window: Window<'_>| window.newest_increase(seconds).map(Increase::rate);
         Self::of(rate(marks), rate(bytes))
     }
+
+    /// In the newest part of the window, and in the rest of it, if slow scrapes leave any.
+    fn in_parts([marks, bytes]: [Window<'_>; 2]) -> Option<[Self; 2]> {
+        let newest = Self::lately([marks, bytes], NEWEST_SECONDS)?;
+        let rest = |window: Window<'_>| {
+            let all = window.newest_increase(WINDOW_SECONDS)?;
+            let late = window.newest_increase(NEWEST_SECONDS)?;
+            let seconds = all.seconds - late.seconds;
+            (seconds > 0.0).then(|| (all.amount - late.amount) / seconds)
+        };
+        let rest = Self::of(rest(marks), rest(bytes));
+        Some([rest.unwrap_or(newest), newest])
+    }
 }
 
 /// A port whose packets may be marked.
@@ -106,12 +132,13 @@ impl Known<'_> {
         Some((self.node.clone(), RdmaPort { device, port }))
     }
 
-    /// Whether its NIC pauses the switch.
-    fn sends_pause(&self) -> bool {
-        sends_pause(self.history, (WINDOW_SECONDS, MAX_PAUSE), |netdev| {
+    /// Whether it is known that its NIC does not pause the switch.
+    fn sends_no_pause(&self) -> bool {
+        let paused = sent_pause(self.history, WINDOW_SECONDS, |netdev| {
             let nic = nic_of(self.history, netdev);
             nic.is_some_and(|(_, device)| device.as_str() == self.port[0])
-        })
+        });
+        paused.is_some_and(|share| share <= MAX_PAUSE)
     }
 }
 
@@ -137,7 +164,8 @@ fn ports<'a>(view: &View<'a>) -> Vec<Known<'a>> {
     let bytes = ports.iter().map(|port| port.arrivals.bytes);
     let mean = bytes.sum::<f64>() / ports.len() as f64;
     // One marked packet is a large share of a few.
-    ports.retain(|port| port.arrivals.bytes >= BUSY * mean);
+    let least = MIN_BYTES.max(BUSY * mean);
+    ports.retain(|port| port.arrivals.bytes >= least);
     ports
 }
 
@@ -151,44 +179,80 @@ fn usual(ports: &[Known<'_>], own: &Known<'_>) -> Option<f64> {
     (peers.len() >= MIN_PEERS).then(|| median(peers)).flatten()
 }
 
-/// Whether more arrives than at the other NICs of its node: then others than those of its job send to it.
+/// Whether more arrives than at the other NICs of its node, or than at all others where it has no other: then others than those
+/// of its job send to it.
 fn has_more(ports: &[Known<'_>], own: &Known<'_>) -> bool {
-    let others = ports
-        .iter()
-        .filter(|other| other.node == own.node && other.port != own.port);
-    let usual = median(others.map(|other| other.arrivals.bytes));
+    let is_own = |other: &&Known<'_>| (other.node, other.port) == (own.node, own.port);
+    let others = || ports.iter().filter(|other| !is_own(other));
+    let bytes = |other: &Known<'_>| other.arrivals.bytes;
+    let of_node = median(others().filter(|other| other.node == own.node).map(bytes));
+    let usual = of_node.or_else(|| median(others().map(bytes)));
     usual.is_some_and(|usual| own.arrivals.bytes > MAX_OF_NODE * usual)
 }
 
-impl MarkedNics {
-    /// What arrived before at a port of which much more is marked now although less arrives.
-    fn before(
-        &self,
-        own: &Known<'_>,
-        named: &Port,
-        usual: f64,
-        view: &View<'_>,
-    ) -> Option<Arrivals> {
-        let reported = self.reported.get(named);
-        let share = if reported.is_some() { STILL } else { 1.0 };
-        let before = match reported {
-            Some(before) => *before,
-            None => {
-                let until = view.now.plus_seconds(-AGO_SECONDS);
-                let [marks, bytes] = own
-                    .windows
-                    .map(|window| window.rate_until(until, SPAN_SECONDS));
-                Arrivals::of(marks, bytes)?
-            }
-        };
-        let newest = Arrivals::lately(own.windows, NEWEST_SECONDS)?;
-        let stands = [own.arrivals, newest].into_iter().all(|now| {
-            now.marked >= share * MIN_MARKED
-                && now.marked >= share * ABOVE_PEERS * usual
-                && now.marked >= share * NEW * before.marked
-                && now.bytes <= LESS * before.bytes
+/// A port at which much more is marked than before.
+struct Marked<'a, 'b> {
+    own: &'b Known<'a>,
+    named: Port,
+    /// What arrived before, if that is known.
+    before: Option<Arrivals>,
+    /// What is enough of each limit.
+    share: f64,
+}
+
+impl Marked<'_, '_> {
+    fn marked(&self) -> f64 {
+        self.own.arrivals.marked
+    }
+
+    /// What arrived before, and what is usual, if the link to the port is slow.
+    fn is_slow(&self, ports: &[Known<'_>]) -> Option<(Arrivals, f64)> {
+        let (before, usual) = self.before.zip(usual(ports, self.own))?;
+        let parts = Arrivals::in_parts(self.own.windows)?;
+        let most = 1.0 - self.share * (1.0 - LESS);
+        let stands = parts.into_iter().all(|now| {
+            is_new(now, Some(before), self.share)
+                && now.marked >= self.share * ABOVE_PEERS * usual
+                && now.bytes <= most * before.bytes
         });
-        stands.then_some(before)
+        let is_slow = stands && self.own.sends_no_pause() && !has_more(ports, self.own);
+        is_slow.then_some((before, usual))
+    }
+}
+
+/// Whether much more is marked than before.
+fn is_new(now: Arrivals, before: Option<Arrivals>, share: f64) -> bool {
+    let before = before.map_or(0.0, |before| before.marked);
+    now.marked >= share * MIN_MARKED.max(NEW * before)
+}
+
+impl MarkedNics {
+    /// A port, if much more is marked at it than before.
+    fn marked<'a, 'b>(&self, own: &'b Known<'a>, now: Timestamp) -> Option<Marked<'a, 'b>> {
+        if own.arrivals.marked < STILL * MIN_MARKED {
+            return None;
+        }
+        let named = own.named()?;
+        let reported = self.reported.get(&named);
+        let lately = |reported: &Reported| now.seconds_since(reported.last) <= WINDOW_SECONDS;
+        let share = if reported.is_some_and(lately) {
+            STILL
+        } else {
+            1.0
+        };
+        let ago = || {
+            let until = now.plus_seconds(-AGO_SECONDS);
+            let rate = |window: Window<'_>| window.rate_until(until, SPAN_SECONDS);
+            let [marks, bytes] = own.windows.map(rate);
+            Arrivals::of(marks, bytes)
+        };
+        let before = reported.map(|reported| reported.before).or_else(ago);
+        is_new(own.arrivals, before, share).then_some(Marked {
+            own,
+            named,
+            before,
+            share,
+        })
     }
 }
 
@@ -198,34 +262,28 @@ impl Detector for MarkedNics {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        let ports = ports(view);
-        let largest = ports.iter().map(|port| port.arrivals.marked);
-        let largest = largest.fold(0.0, f64::max);
-        if largest < STILL * MIN_MARKED {
-            self.reported.clear();
+        let now = view.now;
+        self.reported
+            .retain(|_, port| now.seconds_since(port.last) <= REMEMBERED_SECONDS);
+        let mut nodes = view.history.fresh_nodes(now);
+        if !nodes.any(|(_, history)| history.moving(&RDMA_ECN_MARKED).next().is_some()) {
             return;
         }
-        let mut alike: Vec<_> = ports.iter().collect();
-        alike.retain(|port| port.arrivals.marked >= ALIKE * largest);
-        if alike.len() > MOST_AT_ONCE {
-            alike.clear();
+        let ports = ports(view);
+        let marked = ports.iter().filter_map(|own| self.marked(own, now));
+        let mut marked: Vec<_> = marked.collect();
+        let largest = marked.iter().map(Marked::marked).fold(0.0, f64::max);
+        marked.retain(|port| port.marked() >= ALIKE * largest);
+        if marked.len() > MOST_AT_ONCE {
+            return;
         }
-        let mut reported = BTreeMap::new();
-        for own in alike {
-            let found = usual(&ports, own)
-                .zip(own.named())
-                .and_then(|(usual, named)| {
-                    let before = self.before(own, &named, usual, view)?;
-                    Some((named, before, usual))
-                });
-            if let Some((named, before, usual)) =
-                found.filter(|_| !own.sends_pause() && !has_more(&ports, own))
-            {
-                out.push(evidence(view, own, &named, (before, usual)));
-                reported.insert(named, before);
+        for port in marked {
+            if let Some((before, usual)) = port.is_slow(&ports) {
+                out.push(evidence(view, port.own, &port.named, (before, usual)));
+                self.reported
+                    .insert(port.named, Reported { before, last: now });
             }
         }
-        self.reported = reported;
     }
 
     fn remembers(&self) -> bool {
@@ -236,7 +294,7 @@ impl Detector for MarkedNics {
         Explanation {
             check: "Much of what arrives at a NIC is marked for congestion, although less arrives than before and the NIC sends no pause.",
             threshold: format!(
-                "{:.2} % of the packets over {WINDOW_SECONDS:.0} s and over the newest {NEWEST_SECONDS:.0} s, {ABOVE_PEERS} times the median NIC that receives {:.0} % as much, {NEW} times the share before, at most {:.0} % of the bytes before and {MAX_OF_NODE} times those of the node's other NICs, at no more than {MOST_AT_ONCE} NICs",
+                "{:.2} % of the packets over the newest {NEWEST_SECONDS:.0} s and over the rest of {WINDOW_SECONDS:.0} s, {ABOVE_PEERS} times the median NIC that receives {:.0} % as much, {NEW} times the share before, at most {:.0} % of the bytes before and {MAX_OF_NODE} times those of the node's other NICs, at no more than {MOST_AT_ONCE} NICs",
                 100.0 * MIN_MARKED,
                 100.0 * BUSY,
                 100.0 * LESS
@@ -258,10 +316,10 @@ fn numbers() -> Vec<Threshold> {
     vec![
         Threshold::new("window", WINDOW_SECONDS, "s", "several scrapes (a choice)"),
         Threshold::new(
-            "and also over the newest",
+            "newest part of it; the condition must hold there and in the rest",
             NEWEST_SECONDS,
             "s",
-            "the queue still exists (a choice)",
+            "the queue still exists, and is no short one (a choice)",
         ),
         packet_size(),
         Threshold::new(
@@ -277,6 +335,12 @@ fn numbers() -> Vec<Threshold> {
             "the load affects every NIC (a choice)",
         ),
         Threshold::new(
+            "bytes that a NIC receives, from which it is evaluated",
+            MIN_BYTES,
+            "B/s",
+            "about 700 marked packets in the window: one marked packet is a large share of a few (a choice)",
+        ),
+        Threshold::new(
             "bytes that a NIC receives, compared with the mean of all, from which it is evaluated, and compared with this one, from which it is a peer",
             BUSY,
             "ratio",
@@ -286,7 +350,7 @@ fn numbers() -> Vec<Threshold> {
             "NICs that stand out at once, at most",
             MOST_AT_ONCE as f64,
             "NICs",
-            "more have something in common that is the bottleneck (a choice)",
+            "more have something in common that is the bottleneck; those at which as much was always marked do not count (a choice)",
         ),
         Threshold::new(
             "share of the largest share of marked packets from which a NIC stands out",
@@ -298,7 +362,7 @@ fn numbers() -> Vec<Threshold> {
             "share of the time in which the NIC sends pause, at most",
             MAX_PAUSE,
             "ratio",
-            "otherwise the NIC is slow (a choice)",
+            "otherwise the NIC is slow; where pause is not counted, nothing is reported (a choice)",
         ),
     ]
 }
@@ -318,16 +382,22 @@ fn numbers_of_before() -> Vec<Threshold> {
             "if many send to one NIC, it receives more (a choice)",
         ),
         Threshold::new(
-            "the same, compared with the median of its node's other NICs",
+            "the same, compared with the median of its node's other NICs, or of all others where it has no other",
             MAX_OF_NODE,
             "times",
             "a job sends as much on each rail (a choice)",
         ),
         Threshold::new(
-            "share of these limits that is enough to stay",
+            "share of these limits, and of the lack of bytes, that is enough to stay",
             STILL,
             "ratio",
             "a queue near its limit is one incident (a choice)",
+        ),
+        Threshold::new(
+            "time for which what arrived before is remembered",
+            REMEMBERED_SECONDS,
+            "s",
+            "jobs pause and begin again (a choice)",
         ),
         Threshold::new(
             "age of what was before, at least",

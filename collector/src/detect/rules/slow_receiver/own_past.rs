@@ -15,8 +15,8 @@ pub(super) const NEW: f64 = 3.0;
 pub(super) const WAIT_WITHOUT_PAST: f64 = 50.0;
 /// Ethernet: the same as a share of the time in pause.
 pub(super) const PAUSE_WITHOUT_PAST: f64 = 0.1;
-/// Share of these limits that is enough for a NIC to stay slow.
-const STILL: f64 = 0.5;
+/// Share of these limits that is enough for a NIC to stay slow, and of those of storms for pause to stay a storm.
+pub(super) const STILL: f64 = 0.5;
 /// Minimum age of the baseline: by then a new wait has been noticed.
 const AGO_SECONDS: f64 = 50.0;
 /// Shortest time of it that is enough.
@@ -56,20 +56,31 @@ struct Past {
     last: Timestamp,
     /// Ticks or seconds for each byte, if it had about as much traffic before.
     by_byte: Option<f64>,
+    /// Whether its pause has been a storm.
+    was_storm: bool,
     /// When its NIC was last called slow.
     slow: Option<Timestamp>,
-    /// When its pause was last a storm.
-    storm: Option<Timestamp>,
 }
 
-impl Past {
-    fn new(now: Timestamp) -> Self {
-        Self {
-            last: now,
-            by_byte: None,
-            slow: None,
-            storm: None,
-        }
+/// When the pause of each NIC was last a storm.
+#[derive(Debug, Default)]
+pub(super) struct Storms(BTreeMap<Part, Timestamp>);
+
+impl Storms {
+    pub(super) fn note(&mut self, nic: &Part, now: Timestamp) {
+        self.0.insert(nic.clone(), now);
+    }
+
+    /// Whether its pause was a storm so lately that what is left of it in the window of counters may be the storm's.
+    pub(super) fn was_lately(&self, nic: &Part, now: Timestamp) -> bool {
+        let storm = self.0.get(nic);
+        storm.is_some_and(|storm| now.seconds_since(*storm) <= AFTER_STORM_SECONDS)
+    }
+
+    /// Drops those that are over.
+    pub(super) fn forget(&mut self, now: Timestamp) {
+        self.0
+            .retain(|_, storm| now.seconds_since(*storm) <= AFTER_STORM_SECONDS);
     }
 }
 
@@ -80,38 +91,48 @@ impl OwnPast {
             .retain(|_, past| now.seconds_since(past.last) <= REMEMBERED_SECONDS);
     }
 
-    /// Notes that the pause of a NIC is a storm.
-    pub(super) fn note_storm(&mut self, (nic, priority): (&Part, &str), now: Timestamp) {
+    /// What is known of an outlier, with what it did before. Once it was called slow, or its pause a storm, its past would be that of
+    /// a faulty NIC.
+    fn of(
+        &mut self,
+        (nic, priority): (&Part, &str),
+        own: BackPressure<'_>,
+        now: Timestamp,
+    ) -> &mut Past {
         let lane = (nic.clone(), priority.to_owned());
-        let past = self.0.entry(lane).or_insert_with(|| Past::new(now));
-        (past.last, past.storm) = (now, Some(now));
+        let past = self.0.entry(lane).or_insert(Past {
+            last: now,
+            by_byte: None,
+            was_storm: false,
+            slow: None,
+        });
+        past.last = now;
+        if past.by_byte.is_none() && past.slow.is_none() && !past.was_storm {
+            past.by_byte = before(own, now);
+        }
+        past
     }
 
-    /// Whether its pause was a storm so lately that what is left of it in the window of counters may be the storm's.
-    pub(super) fn was_storm(&self, (nic, priority): (&Part, &str), now: Timestamp) -> bool {
-        let past = self.0.get(&(nic.clone(), priority.to_owned()));
-        let storm = past.and_then(|past| past.storm);
-        storm.is_some_and(|storm| now.seconds_since(storm) <= AFTER_STORM_SECONDS)
+    /// Notes that the pause of a NIC is a storm.
+    pub(super) fn note_storm(
+        &mut self,
+        lane: (&Part, &str),
+        own: BackPressure<'_>,
+        now: Timestamp,
+    ) {
+        self.of(lane, own, now).was_storm = true;
     }
 
     /// Whether a NIC back-pressures its switch more than it did before. If its traffic is not known, now or then: at more than
     /// this rate.
     pub(super) fn is_new(
         &mut self,
-        (nic, priority): (&Part, &str),
+        lane: (&Part, &str),
         own: BackPressure<'_>,
         without_past: f64,
         now: Timestamp,
     ) -> bool {
-        let past = self
-            .0
-            .entry((nic.clone(), priority.to_owned()))
-            .or_insert_with(|| Past::new(now));
-        past.last = now;
-        // Once it was called slow, its past would be that of a slow NIC.
-        if past.by_byte.is_none() && past.slow.is_none() {
-            past.by_byte = before(own, now);
-        }
+        let past = self.of(lane, own, now);
         let lately = |slow: Timestamp| now.seconds_since(slow) <= WINDOW_SECONDS;
         let share = if past.slow.is_some_and(lately) {
             STILL
@@ -151,16 +172,16 @@ pub(super) fn numbers() -> Vec<Threshold> {
             "wait above the median port, if the port had no such traffic before, InfiniBand",
             WAIT_WITHOUT_PAST,
             "times",
-            "of 13 recorded slow NICs 10 make their port wait longer than that (a choice)",
+            "of 13 slow NICs in simulated clusters of other authors 10 make their port wait longer than that (a choice)",
         ),
         Threshold::new(
             "share of the time in pause, if the port had no such traffic before, or its traffic is not counted, Ethernet",
             PAUSE_WITHOUT_PAST,
             "ratio",
-            "of 2,000 healthy NICs in 25 recorded clusters none pauses for more than 0.095 of the time; 8 of 9 slow ones do (a choice)",
+            "of 2,000 healthy NICs in 25 simulated clusters of other authors none pauses for more than 0.095 of the time; 8 of 9 slow ones do (a choice)",
         ),
         Threshold::new(
-            "share of these limits that is enough for a NIC to stay slow",
+            "share of these limits that is enough for a NIC to stay slow, and of those of storms for pause to stay one",
             STILL,
             "ratio",
             "a wait near its limit is one incident (a choice)",

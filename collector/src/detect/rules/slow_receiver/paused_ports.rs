@@ -8,8 +8,8 @@ use railscope_model::metric::{
     SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
 };
 
-use super::own_past::{BackPressure, OwnPast};
-use super::pauses::{NOTHING, Pausing, far, share};
+use super::own_past::{BackPressure, OwnPast, Storms};
+use super::pauses::{NOTHING, Pausing, far, is_narrow, share, stalled};
 use super::{Holds, MIN_PAUSE};
 use crate::detect::detector::View;
 use crate::store::{NodeHistory, Window};
@@ -27,7 +27,11 @@ struct Port<'a> {
 }
 
 /// NICs that pause their switch ports.
-pub(super) fn pausing<'a>(view: &View<'a>, past: &mut OwnPast) -> Vec<Holds<'a>> {
+pub(super) fn pausing<'a>(
+    view: &View<'a>,
+    past: &mut OwnPast,
+    storms: &mut Storms,
+) -> Vec<Holds<'a>> {
     past.forget(view.now);
     let mut switches = view.history.fresh_switches(view.now);
     let is_paused = |(_, history): (_, &'a NodeHistory)| {
@@ -41,7 +45,7 @@ pub(super) fn pausing<'a>(view: &View<'a>, past: &mut OwnPast) -> Vec<Holds<'a>>
     let ports = switches.filter_map(|(switch, history)| ports(view, switch, history));
     let ports: Vec<_> = ports.flatten().collect();
     let (usual, far) = far(&ports, |port| port.share);
-    far.filter_map(|port| holds(view, port, usual, past))
+    far.filter_map(|port| holds(view, port, usual, (past, storms)))
         .collect()
 }
 
@@ -87,7 +91,7 @@ fn holds<'a>(
     view: &View<'a>,
     port: &Port<'a>,
     usual: f64,
-    past: &mut OwnPast,
+    (past, storms): (&mut OwnPast, &mut Storms),
 ) -> Option<Holds<'a>> {
     let vertex = view.fabric.vertex(port.nic);
     let (Part::Nic(node, device), Equipment::Nic { pci, .. }) = (&vertex.part, &vertex.equipment)
@@ -98,6 +102,7 @@ fn holds<'a>(
     let bytes = port.history.window(&SWITCH_PORT_TRANSMIT_BYTES, &[name]);
     let speed = port.history.value(&SWITCH_PORT_SPEED, &[name]);
     let carried = bytes.and_then(share).zip(speed);
+    let nic = view.history.node(node);
     let pausing = Pausing {
         back_pressure: BackPressure {
             rate: port.share,
@@ -106,9 +111,10 @@ fn holds<'a>(
         },
         receives_nothing: carried.is_some_and(|(bytes, speed)| bytes < NOTHING * speed),
         is_stormy: false,
-        stalled: None,
+        stalled: nic.and_then(|nic| stalled(nic, device)),
+        has_narrow_link: nic.zip(*pci).is_some_and(|(nic, pci)| is_narrow(nic, pci)),
     };
-    let (storm, share) = pausing.classify((&vertex.part, priority), past, view.now)?;
+    let (storm, share) = pausing.classify((&vertex.part, priority), (past, storms), view.now)?;
     Some(Holds {
         node,
         words: format!(

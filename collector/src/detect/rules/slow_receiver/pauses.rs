@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::{Part, RdmaDevice};
+use railscope_model::identity::{Part, PciAddress, RdmaDevice};
 use railscope_model::metric::{
-    Metric, NIC_PAUSE_SECONDS, NIC_PFC_PAUSE_SECONDS, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED,
+    Metric, NIC_PAUSE_SECONDS, NIC_PCIE_STALLED_SECONDS, NIC_PFC_PAUSE_SECONDS, PCIE_LINK_SPEED,
+    PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, RDMA_PORT_RECEIVE_BYTES,
+    RDMA_PORT_SPEED,
 };
 use railscope_model::reading::Labels;
 
-use super::own_past::{BackPressure, OwnPast, PAUSE_WITHOUT_PAST};
+use super::own_past::{BackPressure, OwnPast, PAUSE_WITHOUT_PAST, STILL, Storms};
 use super::{ABOVE_PEERS, MIN_PAUSE, STORM, STORM_SECONDS, WINDOW_SECONDS};
 use crate::detect::detector::View;
+use crate::detect::netdev::nic_of;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::Threshold;
 use crate::stages::Step;
@@ -27,14 +30,15 @@ const STEPS: f64 = 2.5;
 pub(super) const OF_IDLE: f64 = 0.1;
 pub(super) const NOTHING: f64 = 0.01;
 
-/// Share of the time in pause that has lasted from which it is a storm. In recordings of six authors slow receivers pause for at
+/// Share of the time in pause that has lasted from which it is a storm. In simulated clusters of six other authors 22 slow receivers
+/// pause for at
 /// most 0.55 of the time, and 8 of 9 storms for more than 0.75.
 pub(super) const LASTING: f64 = 0.7;
 /// The same of a NIC that counts the seconds in which its PCIe link lacked credits for more than 30 % of the second, and had fewer
 /// than [`STALLS`] of them: nothing behind it is slow.
 pub(super) const UNSTALLED: f64 = 0.4;
-/// Share of such seconds, from which its host is slow, and it is no storm. In those recordings it is
-/// more at 21 of 22 slow receivers, and 0 at the storms.
+/// Share of such seconds, from which its host is slow, and it is no storm. It is more at 21 of those 22
+/// slow receivers, and 0 at the storms.
 const STALLS: f64 = 0.05;
 
 /// The numbers of pause that has lasted.
@@ -74,7 +78,7 @@ pub(super) fn numbers_of_storms() -> [Threshold; 5] {
             "share of the time in pause that has lasted",
             LASTING,
             "ratio",
-            "slow receivers pause for at most 0.55 of the time in recordings of six authors, 8 of 9 storms for more than 0.75",
+            "in simulated clusters of six other authors 22 slow receivers pause for at most 0.55 of the time, 8 of 9 storms for more than 0.75",
         ),
         Threshold::new(
             "the same, if the NIC counts seconds with a stalled PCIe link, and has hardly any",
@@ -86,7 +90,7 @@ pub(super) fn numbers_of_storms() -> [Threshold; 5] {
             "share of the seconds with a stalled PCIe link, from which it is no storm",
             STALLS,
             "ratio",
-            "the host is slow; 21 of 22 slow receivers in these recordings have more, no storm has",
+            "the host is slow; 21 of these 22 slow receivers have more, none of these storms",
         ),
     ]
 }
@@ -130,16 +134,18 @@ pub(in crate::detect::rules) fn pause_of(
     by_priority.into_iter().chain(of_port)
 }
 
-/// Whether an interface for which `is_it` holds sends pause for more than this share of so many seconds.
-pub(in crate::detect::rules) fn sends_pause(
+/// The largest share of so many seconds for which an interface for which `is_it` holds sends pause on a priority; `None` where it does
+/// not count that.
+pub(in crate::detect::rules) fn sent_pause(
     history: &NodeHistory,
-    (seconds, least): (f64, f64),
+    seconds: f64,
     is_it: impl Fn(&str) -> bool,
-) -> bool {
-    pause_of(history).any(|([netdev, _, direction], window)| {
-        let share = || window.newest_increase(seconds).map(Increase::rate);
-        direction == "transmit" && share().is_some_and(|share| share > least) && is_it(netdev)
-    })
+) -> Option<f64> {
+    let sent = pause_of(history).filter_map(|([netdev, _, direction], window)| {
+        let is_sent = direction == "transmit" && is_it(netdev);
+        is_sent.then(|| window.newest_increase(seconds).map(Increase::rate))?
+    });
+    sent.reduce(f64::max)
 }
 
 /// Rate of a counter lately: of one of pause, the share of the time.
@@ -175,6 +181,8 @@ pub(super) struct Pausing<'a> {
     pub(super) is_stormy: bool,
     /// Share of the seconds in which its PCIe link lacked credits, where that is known.
     pub(super) stalled: Option<f64>,
+    /// Whether that link runs with less than it could.
+    pub(super) has_narrow_link: bool,
 }
 
 impl Pausing<'_> {
@@ -182,7 +190,7 @@ impl Pausing<'_> {
     pub(super) fn classify(
         &self,
         lane: (&Part, &str),
-        past: &mut OwnPast,
+        (past, storms): (&mut OwnPast, &mut Storms),
         now: Timestamp,
     ) -> Option<(bool, f64)> {
         let BackPressure { rate, counter, .. } = self.back_pressure;
@@ -194,18 +202,22 @@ impl Pausing<'_> {
         let least = match self.stalled {
             Some(stalled) if stalled >= STALLS => STORM,
             _ if self.receives_nothing => OF_IDLE,
+            _ if self.has_narrow_link => STORM,
             Some(_) => UNSTALLED,
             None => LASTING,
         };
+        let was_storm = storms.was_lately(lane.0, now);
+        let share = if was_storm { STILL } else { 1.0 };
         let is_storm = lately > STORM
             || (self.is_stormy && most > STORM / 2.0)
-            || (has_lasted && lately >= least);
+            || (has_lasted && lately >= share * least);
         if is_storm {
-            past.note_storm(lane, now);
+            past.note_storm(lane, self.back_pressure, now);
+            storms.note(lane.0, now);
             return Some((true, most));
         }
         let is_slow = has_lasted
-            && !past.was_storm(lane, now)
+            && !was_storm
             && past.is_new(lane, self.back_pressure, PAUSE_WITHOUT_PAST, now);
         is_slow.then_some((false, rate))
     }
@@ -221,6 +233,30 @@ fn has_settled(window: Window<'_>) -> bool {
         seconds: all.seconds - late.seconds,
     });
     earlier.is_some_and(|earlier| earlier.seconds > 0.0 && earlier.rate() > MIN_PAUSE)
+}
+
+/// Share of the seconds in which the PCIe link of a NIC lacked credits, where its driver counts that.
+pub(super) fn stalled(history: &NodeHistory, device: &RdmaDevice) -> Option<f64> {
+    let of_nic = |netdev| nic_of(history, netdev).is_some_and(|(_, own)| own == *device);
+    let mut series = history.series(&NIC_PCIE_STALLED_SECONDS);
+    series.find_map(|(labels, window)| {
+        let mut labels = labels.values();
+        let (netdev, direction) = (labels.next()?, labels.next()?);
+        (direction == "write" && of_nic(netdev)).then(|| share(window))?
+    })
+}
+
+/// Whether a PCIe link runs with fewer lanes, or slower, than it could.
+pub(super) fn is_narrow(history: &NodeHistory, pci: PciAddress) -> bool {
+    let address = pci.to_string();
+    let pairs = [
+        (&PCIE_LINK_WIDTH, &PCIE_LINK_WIDTH_MAX),
+        (&PCIE_LINK_SPEED, &PCIE_LINK_SPEED_MAX),
+    ];
+    pairs.into_iter().any(|(runs_with, could)| {
+        let [now, most] = [runs_with, could].map(|metric| history.value(metric, &[&address]));
+        now.zip(most).is_some_and(|(now, most)| now < most)
+    })
 }
 
 /// Bytes that a NIC receives by RDMA; none of one with several ports.

@@ -1,13 +1,12 @@
 //! Ethernet: NICs that pause their switches, by their own counters.
 
 use railscope_model::identity::{NodeName, Part};
-use railscope_model::metric::{
-    Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PCIE_STALLED_SECONDS, NIC_PFC_PAUSE_SECONDS,
-};
+use railscope_model::metric::{Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS};
 
-use super::own_past::{BackPressure, OwnPast};
+use super::own_past::{BackPressure, OwnPast, Storms};
 use super::pauses::{
-    Pausing, far, is_pausing, pause_of, paused_words, received, receives_nothing, share,
+    Pausing, far, is_narrow, is_pausing, pause_of, paused_words, received, receives_nothing, share,
+    stalled,
 };
 use super::{Holds, WINDOW_SECONDS};
 use crate::detect::detector::View;
@@ -52,7 +51,11 @@ fn senders<'a>(view: &View<'a>) -> Vec<Sender<'a>> {
 }
 
 /// NICs that send pause.
-pub(super) fn pausing<'a>(view: &View<'a>, past: &mut OwnPast) -> Vec<Holds<'a>> {
+pub(super) fn pausing<'a>(
+    view: &View<'a>,
+    past: &mut OwnPast,
+    storms: &mut Storms,
+) -> Vec<Holds<'a>> {
     past.forget(view.now);
     let mut nodes = view.history.fresh_nodes(view.now);
     let pauses = |series| is_pausing(view, series);
@@ -65,7 +68,7 @@ pub(super) fn pausing<'a>(view: &View<'a>, past: &mut OwnPast) -> Vec<Holds<'a>>
     }
     let senders = senders(view);
     let (usual, far) = far(&senders, |sender| sender.share);
-    far.filter_map(|sender| holds(view, sender, usual, past))
+    far.filter_map(|sender| holds(view, sender, usual, (past, storms)))
         .collect()
 }
 
@@ -73,7 +76,7 @@ fn holds<'a>(
     view: &View<'a>,
     sender: &Sender<'a>,
     usual: f64,
-    past: &mut OwnPast,
+    (past, storms): (&mut OwnPast, &mut Storms),
 ) -> Option<Holds<'a>> {
     let Sender {
         node,
@@ -87,11 +90,10 @@ fn holds<'a>(
     if priority.is_empty() && fabric_nic_of(history, netdev).is_none() {
         return None;
     }
-    let storms = history.window(&NIC_PAUSE_STORMS, &[netdev, "warning"]);
-    let is_stormy = storms
+    let warnings = history.window(&NIC_PAUSE_STORMS, &[netdev, "warning"]);
+    let is_stormy = warnings
         .and_then(|window| window.newest_increase(WINDOW_SECONDS))
         .is_some_and(|rise| rise.amount > 0.0);
-    let stalled = history.window(&NIC_PCIE_STALLED_SECONDS, &[netdev, "write"]);
     let pausing = Pausing {
         back_pressure: BackPressure {
             rate: sender.share,
@@ -100,10 +102,11 @@ fn holds<'a>(
         },
         receives_nothing: receives_nothing(history, &device),
         is_stormy,
-        stalled: stalled.and_then(share),
+        stalled: stalled(history, &device),
+        has_narrow_link: pci.is_some_and(|pci| is_narrow(history, pci)),
     };
     let nic = Part::Nic(node.clone(), device.clone());
-    let (storm, share) = pausing.classify((&nic, priority), past, view.now)?;
+    let (storm, share) = pausing.classify((&nic, priority), (past, storms), view.now)?;
     Some(Holds {
         node,
         words: format!(

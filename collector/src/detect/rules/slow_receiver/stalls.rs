@@ -3,7 +3,7 @@
 use railscope_model::metric::NIC_PCIE_STALLED_SECONDS;
 use railscope_model::reading::Labels;
 
-use super::pauses::sends_pause;
+use super::pauses::sent_pause;
 use super::{ABOVE_PEERS, Holds, MIN_PAUSE, MIN_STALLED, WINDOW_SECONDS};
 use crate::detect::detector::View;
 use crate::detect::netdev::nic_of;
@@ -44,7 +44,8 @@ pub(super) fn stalled<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
     let holds = shares.into_iter().filter_map(|(node, history, netdev, share)| {
         let is_far = share >= MIN_STALLED && share > ABOVE_PEERS * usual;
         // Pause shows what its NIC does to others, and whether that is a storm.
-        let pauses = || sends_pause(history, (WINDOW_SECONDS, MIN_PAUSE), |of| of == netdev);
+        let paused = || sent_pause(history, WINDOW_SECONDS, |of| of == netdev);
+        let pauses = || paused().is_some_and(|share| share > MIN_PAUSE);
         if !is_far || pauses() {
             return None;
         }
