@@ -35,11 +35,13 @@ const MIN_BYTES: f64 = 1e8;
 /// which it is a peer.
 const BUSY: f64 = 0.1;
 /// Most NICs that stand out at once, and the share of the largest from which they do; where there are more, something that they
-/// have in common is the bottleneck. NICs at which as much was always marked do not count.
+/// have in common is the bottleneck.
 const MOST_AT_ONCE: usize = 2;
 /// See [`MOST_AT_ONCE`].
 const ALIKE: f64 = 0.2;
-/// The same share, in times that of the same NIC before.
+/// The same share, in times that of the same NIC before, from which a NIC counts among these: at some NICs much is always marked.
+const RAISED: f64 = 1.5;
+/// The same, from which a NIC is reported.
 const NEW: f64 = 3.0;
 /// Most bytes that it receives, compared with before.
 const LESS: f64 = 0.9;
@@ -132,13 +134,12 @@ impl Known<'_> {
         Some((self.node.clone(), RdmaPort { device, port }))
     }
 
-    /// Whether it is known that its NIC does not pause the switch.
-    fn sends_no_pause(&self) -> bool {
-        let paused = sent_pause(self.history, WINDOW_SECONDS, |netdev| {
+    /// The share of the time for which its NIC pauses the switch; `None` where that is not counted.
+    fn sent_pause(&self) -> Option<f64> {
+        sent_pause(self.history, WINDOW_SECONDS, |netdev| {
             let nic = nic_of(self.history, netdev);
             nic.is_some_and(|(_, device)| device.as_str() == self.port[0])
-        });
-        paused.is_some_and(|share| share <= MAX_PAUSE)
+        })
     }
 }
 
@@ -190,7 +191,7 @@ fn has_more(ports: &[Known<'_>], own: &Known<'_>) -> bool {
     usual.is_some_and(|usual| own.arrivals.bytes > MAX_OF_NODE * usual)
 }
 
-/// A port at which much more is marked than before.
+/// A port at which more is marked than before.
 struct Marked<'a, 'b> {
     own: &'b Known<'a>,
     named: Port,
@@ -211,23 +212,17 @@ impl Marked<'_, '_> {
         let parts = Arrivals::in_parts(self.own.windows)?;
         let most = 1.0 - self.share * (1.0 - LESS);
         let stands = parts.into_iter().all(|now| {
-            is_new(now, Some(before), self.share)
-                && now.marked >= self.share * ABOVE_PEERS * usual
-                && now.bytes <= most * before.bytes
+            let least = MIN_MARKED.max(ABOVE_PEERS * usual).max(NEW * before.marked);
+            now.marked >= self.share * least && now.bytes <= most * before.bytes
         });
-        let is_slow = stands && self.own.sends_no_pause() && !has_more(ports, self.own);
+        let pauses = || self.own.sent_pause().is_some_and(|share| share > MAX_PAUSE);
+        let is_slow = stands && !pauses() && !has_more(ports, self.own);
         is_slow.then_some((before, usual))
     }
 }
 
-/// Whether much more is marked than before.
-fn is_new(now: Arrivals, before: Option<Arrivals>, share: f64) -> bool {
-    let before = before.map_or(0.0, |before| before.marked);
-    now.marked >= share * MIN_MARKED.max(NEW * before)
-}
-
 impl MarkedNics {
-    /// A port, if much more is marked at it than before.
+    /// A port, if more is marked at it than before.
     fn marked<'a, 'b>(&self, own: &'b Known<'a>, now: Timestamp) -> Option<Marked<'a, 'b>> {
         if own.arrivals.marked < STILL * MIN_MARKED {
             return None;
@@ -247,7 +242,8 @@ impl MarkedNics {
             Arrivals::of(marks, bytes)
         };
         let before = reported.map(|reported| reported.before).or_else(ago);
-        is_new(own.arrivals, before, share).then_some(Marked {
+        let usual = before.map_or(0.0, |before| before.marked);
+        (own.arrivals.marked >= RAISED * usual).then_some(Marked {
             own,
             named,
             before,
@@ -292,7 +288,7 @@ impl Detector for MarkedNics {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "Much of what arrives at a NIC is marked for congestion, although less arrives than before and the NIC sends no pause.",
+            check: "Much of what arrives at a NIC is marked for congestion, although less arrives than before and, where that is counted, the NIC sends no pause.",
             threshold: format!(
                 "{:.2} % of the packets over the newest {NEWEST_SECONDS:.0} s and over the rest of {WINDOW_SECONDS:.0} s, {ABOVE_PEERS} times the median NIC that receives {:.0} % as much, {NEW} times the share before, at most {:.0} % of the bytes before and {MAX_OF_NODE} times those of the node's other NICs, at no more than {MOST_AT_ONCE} NICs",
                 100.0 * MIN_MARKED,
@@ -350,7 +346,7 @@ fn numbers() -> Vec<Threshold> {
             "NICs that stand out at once, at most",
             MOST_AT_ONCE as f64,
             "NICs",
-            "more have something in common that is the bottleneck; those at which as much was always marked do not count (a choice)",
+            "more have something in common that is the bottleneck (a choice)",
         ),
         Threshold::new(
             "share of the largest share of marked packets from which a NIC stands out",
@@ -362,7 +358,7 @@ fn numbers() -> Vec<Threshold> {
             "share of the time in which the NIC sends pause, at most",
             MAX_PAUSE,
             "ratio",
-            "otherwise the NIC is slow; where pause is not counted, nothing is reported (a choice)",
+            "otherwise the NIC is slow; where pause is not counted, the evidence says so (a choice)",
         ),
     ]
 }
@@ -370,7 +366,13 @@ fn numbers() -> Vec<Threshold> {
 fn numbers_of_before() -> Vec<Threshold> {
     vec![
         Threshold::new(
-            "share of packets that are marked, compared with the same NIC before",
+            "share of packets that are marked, compared with the same NIC before, from which a NIC counts among those that stand out",
+            RAISED,
+            "times",
+            "at some NICs much is always marked (a choice)",
+        ),
+        Threshold::new(
+            "the same, from which it is reported",
             NEW,
             "times",
             "uneven jobs always mark more at some NICs (a choice)",
@@ -421,13 +423,21 @@ fn evidence(
     (before, usual): (Arrivals, f64),
 ) -> Evidence {
     let part = Part::HostLink(node.clone(), port.clone());
+    let cause = match own.sent_pause() {
+        Some(_) => {
+            ", and the NIC sends no pause: the link from its switch passes less than its speed"
+        }
+        None => {
+            ": the link from its switch passes less than its speed, or the NIC, whose pause is not counted, accepts less"
+        }
+    };
     Evidence {
         detector: NAME,
         signal: RDMA_ECN_MARKED.name,
         class: &PATH_SLOW,
         effect: (1.0 - own.arrivals.bytes / before.bytes).clamp(0.0, 1.0),
         statement: format!(
-            "About {:.2} % of the packets that arrive at {port} of {node} are marked for congestion (before: {:.2} %; median NIC: {:.2} %), although {:.1} GB/s arrive and before {:.1} GB/s, and the NIC sends no pause: the link from its switch passes less than its speed.",
+            "About {:.2} % of the packets that arrive at {port} of {node} are marked for congestion (before: {:.2} %; median NIC: {:.2} %), although {:.1} GB/s arrive and before {:.1} GB/s{cause}.",
             100.0 * own.arrivals.marked,
             100.0 * before.marked,
             100.0 * usual,
