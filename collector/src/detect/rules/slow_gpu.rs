@@ -30,7 +30,7 @@ use crate::jobs::job::{Job, JobName};
 use crate::stages::Step;
 
 /// The window over which clock events are summed.
-const WINDOW_SECONDS: f64 = 60.0;
+pub(crate) const WINDOW_SECONDS: f64 = 60.0;
 /// Share of that window in which an event must have been active.
 const MIN_EVENT_SHARE: f64 = 0.05;
 
@@ -87,6 +87,9 @@ struct SlowGpu {
     samples: Samples,
 }
 
+/// Name of the detector.
+pub(crate) const NAME: &str = "slow-gpu";
+
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
     Box::<SlowGpu>::default()
@@ -113,7 +116,7 @@ impl Held<'_> {
 
 impl Detector for SlowGpu {
     fn name(&self) -> &'static str {
-        "slow-gpu"
+        NAME
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
@@ -441,7 +444,7 @@ fn of_whole_node(
     let worst = held[0];
     let host = Part::Host(worst.gpu.node.clone());
     Evidence {
-        detector: "slow-gpu",
+        detector: NAME,
         signal: GPU_CLOCK_EVENT_SECONDS.name,
         class,
         effect: worst.drop(),
@@ -466,7 +469,7 @@ fn of_whole_node(
 fn of_one(held: &Held<'_>) -> Evidence {
     let part = held.gpu.part();
     Evidence {
-        detector: "slow-gpu",
+        detector: NAME,
         signal: GPU_CLOCK.name,
         class: &GPU_SLOW,
         effect: held.drop(),

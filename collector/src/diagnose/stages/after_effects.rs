@@ -1,6 +1,6 @@
-//! What probes and transports still count of a fault that is over. Their window is longer than that of the
-//! counters that named its part, so that past losses would open a separate incident once the
-//! counters are quiet.
+//! What still shows of a fault that is over. The window of probes and transports is longer than that of the counters that named its part,
+//! so that past losses would open a separate incident once the counters are quiet; and GPUs that were slow because of their
+//! host cool down one after another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use railscope_model::identity::Part;
 
 use crate::classes::signs::is_of_ends;
 use crate::detect::detector::Evidence;
-use crate::detect::rules::probe_paths;
+use crate::detect::rules::{probe_paths, slow_gpu};
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::reattribute::{late_at, paused_by};
 
@@ -23,9 +23,9 @@ pub(crate) struct AfterEffects {
 }
 
 impl AfterEffects {
-    /// Roots that only probes or transports name, and that an open incident accounted for within the window of the probes: what was lost
-    /// behind a dead switch is counted on each of its cables when it is back, and delay at a paused leaf by every node that
-    /// sent through it. They open no incident: a fault that persists names its part after that time.
+    /// Roots that only probes or transports name, or the clocks of a GPU, and that an open incident accounted for within their window: what
+    /// was lost behind a dead switch is counted on each of its cables when it is back, and delay at a paused leaf by every
+    /// node that sent through it. They open no incident: a fault that persists names its part after that time.
     pub(crate) fn among(
         &mut self,
         fabric: &Fabric,
@@ -39,31 +39,46 @@ impl AfterEffects {
         }
         for (root, findings) in groups.iter().filter(|(root, _)| is_open(root)) {
             for Finding { evidence, .. } in findings {
-                if evidence.part != *root || !is_of_ends(evidence) {
+                if evidence.part != *root || window_of(evidence).is_none() {
                     accounted.insert(evidence.part.clone(), now);
                 }
                 let switches = paused_by(fabric, evidence);
                 paused.extend(switches.into_iter().map(|switch| (switch, now)));
             }
         }
+        let is_remaining = |root: &Part, evidence: &Evidence| {
+            let known = accounted.get(root).zip(window_of(evidence));
+            known.is_some_and(|(last, window)| now.seconds_since(*last) <= window)
+        };
         let was_late = |evidence: &Evidence| {
             let switches = late_at(fabric, evidence);
             switches.iter().any(|switch| paused.contains_key(switch))
         };
         let is_after = |(root, findings): &(&Part, &Vec<Finding>)| {
             let mut findings = findings.iter().map(|found| &found.evidence);
-            let is_known = accounted.contains_key(*root) || findings.clone().all(was_late);
-            is_known && findings.all(is_of_ends) && !is_open(root)
+            let is_late = findings.clone().all(|own| is_of_ends(own) && was_late(own));
+            (is_late || findings.all(|own| is_remaining(root, own))) && !is_open(root)
         };
         let after = groups.iter().filter(is_after);
         after.map(|(root, _)| root.clone()).collect()
     }
 }
 
+/// For how many seconds a finding may show what is over; `None` of one that shows what is.
+fn window_of(evidence: &Evidence) -> Option<f64> {
+    if is_of_ends(evidence) {
+        Some(probe_paths::WINDOW_SECONDS)
+    } else {
+        (evidence.detector == slow_gpu::NAME).then_some(slow_gpu::WINDOW_SECONDS)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classes::{EDGE_LOSSY, LINK_ERRORS, PATH_SLOW, PFC_STORM, PORT_DOWN};
+    use crate::classes::{
+        EDGE_LOSSY, GPU_SLOW, HOST_COOLING, LINK_ERRORS, PATH_SLOW, PFC_STORM, PORT_DOWN,
+    };
     use crate::detect::found::{found, part};
     use crate::diagnose::stages::reattribute::tests::fabric;
 
@@ -101,6 +116,24 @@ mod tests {
             !among(alone(vec![probed()]), &[], 161),
             "still lost: a fault of its own"
         );
+    }
+
+    #[test]
+    fn gpus_that_were_slow_because_of_their_host_open_none_while_they_cool_down() {
+        let [host, gpu] = ["host/n1", "gpu/n1:0"];
+        let slow = || found(slow_gpu::NAME, &GPU_SLOW, gpu, &[]);
+        let hot = || found(slow_gpu::NAME, &HOST_COOLING, host, &[]);
+        let alone = || BTreeMap::from([(part(gpu), vec![slow()])]);
+        let at = |seconds: u64| Timestamp(seconds * 1_000);
+        let (fabric, mut known) = (Fabric::default(), AfterEffects::default());
+        let all = BTreeMap::from([(part(host), vec![hot(), slow()])]);
+        known.among(&fabric, &all, |root| *root == part(host), at(0));
+        let mut is_after = |seconds| {
+            let after = known.among(&fabric, &alone(), |_| false, at(seconds));
+            after.contains(&part(gpu))
+        };
+        assert!(is_after(10) && is_after(60));
+        assert!(!is_after(61), "still slow: a fault of its own");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) const SAMPLE: usize = 64;
 /// power limit it then runs at a lower clock. How long the memory takes does not depend on that clock.
 const HEAVIER: f64 = 0.1;
 /// The same as a share of the time: where memory is hardly active, a small difference is a large share.
-const LONGER: f64 = 0.05;
+const LONGER: f64 = 0.02;
 
 /// Time in which a GPU reaches the most power that it draws in a step, and the samples of it, at least.
 pub(super) const POWER_SECONDS: f64 = 60.0;
