@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::{NodeName, Part, RdmaPort};
+use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::metric::{RDMA_ECN_MARKED, RDMA_PORT_RECEIVE_BYTES};
 
+use super::fabric_loss::leaf_of;
 use super::slow_receiver::pauses::sent_pause;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PATH_SLOW};
@@ -34,12 +35,10 @@ const MIN_BYTES: f64 = 1e8;
 /// Bytes that a NIC receives, compared with the mean of all, from which it is evaluated, and compared with the one in question, from
 /// which it is a peer.
 const BUSY: f64 = 0.1;
-/// Most NICs that stand out at once, and the share of the largest from which they do; where there are more, something that they
-/// have in common is the bottleneck.
-const MOST_AT_ONCE: usize = 2;
-/// See [`MOST_AT_ONCE`].
+/// Share of what is marked at a NIC, from which another one of its job or at its leaf stands out as it does: something that they have in
+/// common is the bottleneck.
 const ALIKE: f64 = 0.2;
-/// The same share, in times that of the same NIC before, from which a NIC counts among these: at some NICs much is always marked.
+/// The same share, in times that of the same NIC before, from which it may be such another: at some NICs much is always marked.
 const RAISED: f64 = 1.5;
 /// The same, from which a NIC is reported.
 const NEW: f64 = 3.0;
@@ -180,6 +179,27 @@ fn usual(ports: &[Known<'_>], own: &Known<'_>) -> Option<f64> {
     (peers.len() >= MIN_PEERS).then(|| median(peers)).flatten()
 }
 
+/// What NICs have in common: their job, and the leaf that they are connected to.
+struct Common<'a> {
+    job: Option<&'a str>,
+    leaf: Option<SwitchName>,
+}
+
+impl<'a> Common<'a> {
+    fn of(view: &View<'a>, (node, port): &Port) -> Self {
+        let job = view.jobs.of_nic(node, &port.device);
+        Self {
+            job: job.map(|job| &*job.name),
+            leaf: leaf_of(view.fabric, &Part::Nic(node.clone(), port.device.clone())),
+        }
+    }
+
+    /// Those of no known job may be of one.
+    fn is_shared(&self, other: &Self) -> bool {
+        self.job == other.job || self.leaf.is_some() && self.leaf == other.leaf
+    }
+}
+
 /// Whether more arrives than at the other NICs of its node, or than at all others where it has no other: then others than those
 /// of its job send to it.
 fn has_more(ports: &[Known<'_>], own: &Known<'_>) -> bool {
@@ -267,17 +287,28 @@ impl Detector for MarkedNics {
         }
         let ports = ports(view);
         let marked = ports.iter().filter_map(|own| self.marked(own, now));
-        let mut marked: Vec<_> = marked.collect();
-        let largest = marked.iter().map(Marked::marked).fold(0.0, f64::max);
-        marked.retain(|port| port.marked() >= ALIKE * largest);
-        if marked.len() > MOST_AT_ONCE {
+        let marked: Vec<_> = marked.collect();
+        let slow = marked.iter().enumerate();
+        let slow = slow.filter_map(|(at, port)| Some((at, port.is_slow(&ports)?)));
+        let slow: Vec<_> = slow.collect();
+        if slow.is_empty() {
             return;
         }
-        for port in marked {
-            if let Some((before, usual)) = port.is_slow(&ports) {
+        let common: Vec<_> = marked
+            .iter()
+            .map(|port| Common::of(view, &port.named))
+            .collect();
+        for (at, (before, usual)) in slow {
+            let (port, own) = (&marked[at], &common[at]);
+            let mut others = marked.iter().zip(&common).enumerate();
+            let is_alone = others.all(|(other, (marked, common))| {
+                let stands_out = marked.marked() >= ALIKE * port.marked();
+                other == at || !stands_out || !own.is_shared(common)
+            });
+            if is_alone {
                 out.push(evidence(view, port.own, &port.named, (before, usual)));
-                self.reported
-                    .insert(port.named, Reported { before, last: now });
+                let reported = Reported { before, last: now };
+                self.reported.insert(port.named.clone(), reported);
             }
         }
     }
@@ -290,7 +321,7 @@ impl Detector for MarkedNics {
         Explanation {
             check: "Much of what arrives at a NIC is marked for congestion, although less arrives than before and, where that is counted, the NIC sends no pause.",
             threshold: format!(
-                "{:.2} % of the packets over the newest {NEWEST_SECONDS:.0} s and over the rest of {WINDOW_SECONDS:.0} s, {ABOVE_PEERS} times the median NIC that receives {:.0} % as much, {NEW} times the share before, at most {:.0} % of the bytes before and {MAX_OF_NODE} times those of the node's other NICs, at no more than {MOST_AT_ONCE} NICs",
+                "{:.2} % of the packets over the newest {NEWEST_SECONDS:.0} s and over the rest of {WINDOW_SECONDS:.0} s, {ABOVE_PEERS} times the median NIC that receives {:.0} % as much, {NEW} times the share before, at most {:.0} % of the bytes before and {MAX_OF_NODE} times those of the node's other NICs, at one NIC of a job and of a leaf",
                 100.0 * MIN_MARKED,
                 100.0 * BUSY,
                 100.0 * LESS
@@ -343,16 +374,10 @@ fn numbers() -> Vec<Threshold> {
             "nothing is marked at an idle NIC (a choice)",
         ),
         Threshold::new(
-            "NICs that stand out at once, at most",
-            MOST_AT_ONCE as f64,
-            "NICs",
-            "more have something in common that is the bottleneck (a choice)",
-        ),
-        Threshold::new(
-            "share of the largest share of marked packets from which a NIC stands out",
+            "share of what is marked at the NIC, from which another one of its job or at its leaf stands out as well",
             ALIKE,
             "ratio",
-            "queues of one cause are alike (a choice)",
+            "several have something in common that is the bottleneck (a choice)",
         ),
         Threshold::new(
             "share of the time in which the NIC sends pause, at most",
@@ -366,7 +391,7 @@ fn numbers() -> Vec<Threshold> {
 fn numbers_of_before() -> Vec<Threshold> {
     vec![
         Threshold::new(
-            "share of packets that are marked, compared with the same NIC before, from which a NIC counts among those that stand out",
+            "share of packets that are marked, compared with the same NIC before, from which it may be such another",
             RAISED,
             "times",
             "at some NICs much is always marked (a choice)",

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::analysis::cluster::RAILS;
+use crate::analysis::hosts::in_jobs;
 use crate::analysis::{Fault, incidents, views, with};
 
 /// When the bottleneck appears, seconds.
@@ -222,6 +223,23 @@ fn marks_at_many_nics_are_no_fault_of_one_link() {
         marked: marked(begun && node < 4 && rail == 1),
     };
     assert_eq!(found(uplink), BTreeSet::new());
+    let two = |node, rail, begun| Arrivals {
+        marked: marked(begun && [1, 7].contains(&node) && rail == 1),
+        ..shaped(node, rail, begun)
+    };
+    assert_eq!(found(two), BTreeSet::new());
+    // They are of different jobs.
+    let of_time = move |node, rail, seconds| two(node, rail, seconds >= BEGIN);
+    let ticks = ticks(&in_jobs(arriving(RAILS, NO_PAUSE, of_time)));
+    let named: BTreeSet<_> = ticks.into_iter().flatten().collect();
+    assert_eq!(named.len(), 2, "{named:?}");
+    for link in ["link/n1:mlx5_1/1", "link/n7:mlx5_1/1"] {
+        assert!(
+            named
+                .iter()
+                .any(|one| one.starts_with(&format!("path-slow {link}")))
+        );
+    }
 }
 
 #[test]
