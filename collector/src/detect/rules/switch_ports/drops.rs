@@ -1,9 +1,10 @@
 //! Packets that a switch drops at many of its ports.
 //!
 //! A leaf whose lossless priority has no buffers drops where its queues are full. A switch that only joins switches and drops the
-//! same share of its packets at every port, whatever their load, loses them inside.
+//! same share of its packets at every port, or at those of a line card to several switches, whatever their load, loses them
+//! inside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
@@ -21,14 +22,20 @@ use crate::store::{NodeHistory, Window};
 /// Share of its packets that a switch may drop: what lossless traffic bears before collectives
 /// feel it.
 const MAX_DROPPED: f64 = 1e-5;
+/// The same of one that loses them inside: no queue explains that.
+const MAX_LOST_INSIDE: f64 = 1e-7;
 /// Fewest dropped packets that are evaluated.
 const MIN_DROPPED: f64 = 100.0;
 /// Bytes of a packet, where only bytes are counted: TCP's are of 800 bytes on average and more, those of RoCE of up to 4,200.
 const USUAL_PACKET_BYTES: f64 = 1_000.0;
 /// Share of a switch's busy ports that drop, from which it is the switch and not what is behind a port.
 const MIN_DROPPING: f64 = 0.3;
-/// Most that the largest share of a busy port is of the smallest where a switch drops equally at all.
+/// Most that the largest share of a busy port is of the smallest where a switch drops equally.
 const EQUALLY: f64 = 3.0;
+/// Fewest packets that a port must have dropped, if it drops as others do, to be compared.
+const TELLING: f64 = 30.0;
+/// Fewest switches that the ports lead to, where not all ports drop: behind fewer a queue may be common to them.
+const MIN_PEERS: usize = 3;
 /// What every switch does is the load: one must stand out by this factor.
 const ABOVE_PEERS: f64 = 10.0;
 /// The rule as text.
@@ -37,10 +44,15 @@ pub(super) fn explain(class: &Class) -> Explanation {
         check: if class == &SWITCH_QOS {
             "A switch drops packets at many of its ports."
         } else {
-            "A switch that is connected to switches only drops the same share of its packets at many ports."
+            "A switch that is connected to switches only drops the same share of its packets at all busy ports, or at several that lead to different switches."
         },
         threshold: format!(
-            "more than {MAX_DROPPED} of its packets and {MIN_DROPPED} in {WINDOW_SECONDS:.0} s, at {:.0} % of its busy ports, and {ABOVE_PEERS} times the median switch",
+            "more than {} of its packets and {MIN_DROPPED} in {WINDOW_SECONDS:.0} s, at {:.0} % of its busy ports, and {ABOVE_PEERS} times the median switch",
+            if class == &SWITCH_QOS {
+                MAX_DROPPED
+            } else {
+                MAX_LOST_INSIDE
+            },
             100.0 * MIN_DROPPING
         ),
         clears: "It drops no more than other switches.",
@@ -49,13 +61,15 @@ pub(super) fn explain(class: &Class) -> Explanation {
 
 /// The numbers of both classes.
 pub(super) fn rules() -> [Rule; 2] {
-    let thresholds = vec![
+    let share = |at_most, why| {
         Threshold::new(
             "share of its packets that a switch drops",
-            MAX_DROPPED,
+            at_most,
             "ratio",
-            "loss that lossless traffic tolerates before collectives slow down (a choice)",
-        ),
+            why,
+        )
+    };
+    let thresholds = vec![
         Threshold::new(
             "minimum number of dropped packets",
             MIN_DROPPED,
@@ -82,16 +96,34 @@ pub(super) fn rules() -> [Rule; 2] {
         ),
         window(),
     ];
-    let equally = Threshold::new(
-        "largest share of a port that drops at least 100 packets, compared with the smallest, at most",
-        EQUALLY,
-        "times",
-        "congestion differs by orders of magnitude between ports (a choice)",
+    let of_queues = share(
+        MAX_DROPPED,
+        "loss that lossless traffic tolerates before collectives slow down (a choice)",
     );
-    let inside = [thresholds.clone(), vec![equally]].concat();
+    let inside = vec![
+        share(MAX_LOST_INSIDE, "no queue explains such drops (a choice)"),
+        Threshold::new(
+            "largest share of a port that drops, compared with the smallest, at most",
+            EQUALLY,
+            "times",
+            "congestion differs by orders of magnitude between ports (a choice)",
+        ),
+        Threshold::new(
+            "packets that such a port must have dropped",
+            TELLING,
+            "packets",
+            "their standard deviation is 18 %",
+        ),
+        Threshold::new(
+            "switches that the ports lead to, if not all busy ports drop",
+            MIN_PEERS as f64,
+            "switches",
+            "a queue behind one switch may be common to the ports to it (a choice)",
+        ),
+    ];
     [
-        Rule::new(&SWITCH_QOS, thresholds),
-        Rule::new(&UPLINK_LOSSY, inside),
+        Rule::new(&SWITCH_QOS, [vec![of_queues], thresholds.clone()].concat()),
+        Rule::new(&UPLINK_LOSSY, [inside, thresholds].concat()),
     ]
 }
 
@@ -133,17 +165,22 @@ impl<'a> Drops<'a> {
         (some(&self.dropped), some(&self.sent))
     }
 
-    /// Whether each port that sends enough to tell has dropped about the same share of its packets.
-    fn are_equal(&self) -> bool {
-        let (_, usual) = self.all();
-        let telling = self
-            .sent
-            .iter()
-            .filter(|(_, sent)| **sent * usual >= MIN_DROPPED);
-        let dropped = |port: &&str| self.dropped.get(port).copied().unwrap_or(0.0);
-        let shares: Vec<f64> = telling.map(|(port, sent)| dropped(port) / sent).collect();
-        let most = shares.iter().copied().fold(0.0, f64::max);
-        shares.len() > 2 && shares.iter().all(|share| most <= EQUALLY * share)
+    /// The ports that have dropped about the same share of their packets each, if all that send enough to tell have, or all that
+    /// have dropped any.
+    fn equal(&self, all: bool) -> Option<Vec<&'a str>> {
+        let dropped = |port: &str| self.dropped.get(port).copied().unwrap_or(0.0);
+        let mut ports = self.sent.clone();
+        ports.retain(|port, sent| *sent > 0.0 && (all || dropped(port) > 0.0));
+        let [sum, sent]: [f64; 2] = [
+            ports.keys().map(|port| dropped(port)).sum(),
+            ports.values().sum(),
+        ];
+        ports.retain(|_, own| *own * sum >= TELLING * sent);
+        let shares = || ports.iter().map(|(port, sent)| dropped(port) / sent);
+        let most = shares().fold(0.0, f64::max);
+        let are_equal =
+            ports.len() > 2 && shares().all(|share| share > 0.0 && most <= EQUALLY * share);
+        are_equal.then(|| ports.into_keys().collect())
     }
 }
 
@@ -179,19 +216,26 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
         let (dropping, busy) = drops.ports();
         let many = dropping > 2 && dropping as f64 >= MIN_DROPPING * busy as f64;
         let (dropped, share) = drops.all();
-        if !many || dropped < MIN_DROPPED || share <= MAX_DROPPED || share <= ABOVE_PEERS * usual {
+        if !many || dropped < MIN_DROPPED || share <= ABOVE_PEERS * usual {
             continue;
         }
-        let mut statement = format!(
-            "{} has dropped {dropped:.0} packets in {WINDOW_SECONDS:.0} s, one in {:.0}, at {dropping} of its {busy} busy ports.",
+        let inside = share > MAX_LOST_INSIDE && loses_inside(view, &drops);
+        if !inside && share <= MAX_DROPPED {
+            continue;
+        }
+        let (class, why) = if inside {
+            (
+                &UPLINK_LOSSY,
+                " The share is the same at all of them, so it is not congestion.",
+            )
+        } else {
+            (&SWITCH_QOS, "")
+        };
+        let statement = format!(
+            "{} has dropped {dropped:.0} packets in {WINDOW_SECONDS:.0} s, one in {:.0}, at {dropping} of its {busy} busy ports.{why}",
             drops.switch,
             1.0 / share
         );
-        let mut class = &SWITCH_QOS;
-        if drops.are_equal() && joins_switches_only(view, drops.switch) {
-            class = &UPLINK_LOSSY;
-            statement += " The share is the same at all of them, so it is not congestion.";
-        }
         let signal = &SWITCH_PORT_DISCARDS;
         out.push(evidence(
             view,
@@ -204,12 +248,27 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
     }
 }
 
-/// Whether a switch is connected to other switches alone.
-fn joins_switches_only(view: &View<'_>, switch: &SwitchName) -> bool {
-    let Some(id) = view.fabric.find(&Part::Switch(switch.clone())) else {
+/// Whether a switch is connected to other switches alone, and drops equally at all ports, or at ports to several of them.
+fn loses_inside(view: &View<'_>, drops: &Drops<'_>) -> bool {
+    let Some(id) = view.fabric.find(&Part::Switch(drops.switch.clone())) else {
         return false;
     };
-    let mut near = view.fabric.neighbours(id).peekable();
-    near.peek().is_some()
-        && near.all(|near| matches!(view.fabric.vertex(near.peer).part, Part::Switch(_)))
+    let peers: BTreeMap<u16, &Part> = view
+        .fabric
+        .neighbours(id)
+        .map(|near| (near.port, &view.fabric.vertex(near.peer).part))
+        .collect();
+    let mut all = peers.values();
+    let joins_switches = !peers.is_empty() && all.all(|peer| matches!(peer, Part::Switch(_)));
+    let peer = |port: &str| {
+        peers
+            .get(&view.fabric.find_port(id, &port.parse().ok()?)?)
+            .copied()
+    };
+    let leads_to_several = |ports: Vec<&str>| {
+        let switches: BTreeSet<_> = ports.into_iter().filter_map(peer).collect();
+        switches.len() >= MIN_PEERS
+    };
+    joins_switches
+        && (drops.equal(true).is_some() || drops.equal(false).is_some_and(leads_to_several))
 }
