@@ -42,6 +42,10 @@ impl AfterEffects {
                 if evidence.part != *root || window_of(evidence).is_none() {
                     accounted.insert(evidence.part.clone(), now);
                 }
+                // A finding of a host stands for those of its GPUs.
+                if evidence.detector == slow_gpu::NAME && matches!(evidence.part, Part::Host(_)) {
+                    accounted.extend(evidence.victims.iter().map(|gpu| (gpu.clone(), now)));
+                }
                 let switches = paused_by(fabric, evidence);
                 paused.extend(switches.into_iter().map(|switch| (switch, now)));
             }
@@ -122,11 +126,12 @@ mod tests {
     fn gpus_that_were_slow_because_of_their_host_open_none_while_they_cool_down() {
         let [host, gpu] = ["host/n1", "gpu/n1:0"];
         let slow = || found(slow_gpu::NAME, &GPU_SLOW, gpu, &[]);
-        let hot = || found(slow_gpu::NAME, &HOST_COOLING, host, &[]);
+        let mut hot = found(slow_gpu::NAME, &HOST_COOLING, host, &[]);
+        hot.evidence.victims.push(part(gpu));
         let alone = || BTreeMap::from([(part(gpu), vec![slow()])]);
         let at = |seconds: u64| Timestamp(seconds * 1_000);
         let (fabric, mut known) = (Fabric::default(), AfterEffects::default());
-        let all = BTreeMap::from([(part(host), vec![hot(), slow()])]);
+        let all = BTreeMap::from([(part(host), vec![hot])]);
         known.among(&fabric, &all, |root| *root == part(host), at(0));
         let mut is_after = |seconds| {
             let after = known.among(&fabric, &alone(), |_| false, at(seconds));
