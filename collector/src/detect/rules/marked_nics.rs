@@ -5,22 +5,23 @@
 //! link between switches is the bottleneck, packets to NICs of many nodes are marked. If the NIC is too slow, it pauses its
 //! switch ([`slow_receiver`](super::slow_receiver)). There remains the link itself, or a shaper before it.
 
+mod arrivals;
+
 use std::collections::BTreeMap;
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
-use railscope_model::metric::{RDMA_ECN_MARKED, RDMA_PORT_RECEIVE_BYTES};
+use railscope_model::metric::RDMA_ECN_MARKED;
 
+use self::arrivals::{Arrivals, Known, ports, usual};
 use super::fabric_loss::leaf_of;
-use super::slow_receiver::pauses::sent_pause;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PATH_SLOW};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
-use crate::detect::ecn_marks::{marked_share, packet_size};
-use crate::detect::netdev::nic_of;
-use crate::detect::peers::{self, MIN_PEERS, median};
+use crate::detect::ecn_marks::packet_size;
+use crate::detect::peers::{self, median};
 use crate::detect::registry::{Rule, Threshold};
-use crate::store::{Increase, NodeHistory, Window};
+use crate::store::Window;
 
 /// The time in which packets are counted.
 const WINDOW_SECONDS: f64 = 60.0;
@@ -79,104 +80,6 @@ struct Reported {
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
     Box::<MarkedNics>::default()
-}
-
-/// What arrives at a port.
-#[derive(Debug, Clone, Copy)]
-struct Arrivals {
-    /// Bytes a second.
-    bytes: f64,
-    /// Share of the packets that is marked.
-    marked: f64,
-}
-
-impl Arrivals {
-    /// `None` if nothing arrives.
-    fn of(marks: Option<f64>, bytes: Option<f64>) -> Option<Self> {
-        let bytes = bytes.filter(|bytes| *bytes > 0.0)?;
-        let marked = marked_share(marks?, bytes);
-        Some(Self { bytes, marked })
-    }
-
-    fn lately([marks, bytes]: [Window<'_>; 2], seconds: f64) -> Option<Self> {
-        let rate = |window: Window<'_>| window.newest_increase(seconds).map(Increase::rate);
-        Self::of(rate(marks), rate(bytes))
-    }
-
-    /// In the newest part of the window, and in the rest of it, if slow scrapes leave any.
-    fn in_parts([marks, bytes]: [Window<'_>; 2]) -> Option<[Self; 2]> {
-        let newest = Self::lately([marks, bytes], NEWEST_SECONDS)?;
-        let rest = |window: Window<'_>| {
-            let all = window.newest_increase(WINDOW_SECONDS)?;
-            let late = window.newest_increase(NEWEST_SECONDS)?;
-            let seconds = all.seconds - late.seconds;
-            (seconds > 0.0).then(|| (all.amount - late.amount) / seconds)
-        };
-        let rest = Self::of(rest(marks), rest(bytes));
-        Some([rest.unwrap_or(newest), newest])
-    }
-}
-
-/// A port whose packets may be marked.
-struct Known<'a> {
-    node: &'a NodeName,
-    history: &'a NodeHistory,
-    port: [&'a str; 2],
-    windows: [Window<'a>; 2],
-    arrivals: Arrivals,
-}
-
-impl Known<'_> {
-    fn named(&self) -> Option<Port> {
-        let [device, port] = self.port;
-        let (device, port) = (device.parse().ok()?, port.parse().ok()?);
-        Some((self.node.clone(), RdmaPort { device, port }))
-    }
-
-    /// The share of the time for which its NIC pauses the switch; `None` where that is not counted.
-    fn sent_pause(&self) -> Option<f64> {
-        sent_pause(self.history, WINDOW_SECONDS, |netdev| {
-            let nic = nic_of(self.history, netdev);
-            nic.is_some_and(|(_, device)| device.as_str() == self.port[0])
-        })
-    }
-}
-
-/// The ports at which much arrives.
-fn ports<'a>(view: &View<'a>) -> Vec<Known<'a>> {
-    let nodes = view.history.fresh_nodes(view.now);
-    let ports = nodes.flat_map(|(node, history)| {
-        let series = history.series(&RDMA_ECN_MARKED);
-        series.filter_map(move |(labels, marks)| {
-            let mut labels = labels.values();
-            let port = [labels.next()?, labels.next()?];
-            let windows = [marks, history.window(&RDMA_PORT_RECEIVE_BYTES, &port)?];
-            Some(Known {
-                node,
-                history,
-                port,
-                windows,
-                arrivals: Arrivals::lately(windows, WINDOW_SECONDS)?,
-            })
-        })
-    });
-    let mut ports: Vec<Known<'_>> = ports.collect();
-    let bytes = ports.iter().map(|port| port.arrivals.bytes);
-    let mean = bytes.sum::<f64>() / ports.len() as f64;
-    // One marked packet is a large share of a few.
-    let least = MIN_BYTES.max(BUSY * mean);
-    ports.retain(|port| port.arrivals.bytes >= least);
-    ports
-}
-
-/// The median share of the other ports that receive as much as this one; none if they are too few.
-fn usual(ports: &[Known<'_>], own: &Known<'_>) -> Option<f64> {
-    let peers = ports.iter().filter(|other| {
-        let is_own = (other.node, other.port) == (own.node, own.port);
-        !is_own && other.arrivals.bytes >= BUSY * own.arrivals.bytes
-    });
-    let peers: Vec<f64> = peers.map(|other| other.arrivals.marked).collect();
-    (peers.len() >= MIN_PEERS).then(|| median(peers)).flatten()
 }
 
 /// What NICs have in common: their job, and the leaf that they are connected to.
