@@ -217,10 +217,14 @@ fn pause_that_a_storm_left_in_the_window_is_no_slow_receiver() {
 
 #[test]
 fn pause_near_the_limit_of_storms_is_one_storm() {
-    let paused = |seconds: f64| 0.75 * seconds.min(60.0) + 0.55 * (seconds - 60.0).max(0.0);
+    let paused = |seconds: f64| 0.75 * seconds.min(60.0) + 0.6 * (seconds - 60.0).max(0.0);
     let incidents = ever(&with_addresses(pauses(paused)));
     assert_eq!(incidents.len(), 1, "{incidents:?}");
     assert!(incidents.iter().all(|one| one.starts_with("pfc-storm")));
+    // What slow receivers do is no storm any longer.
+    let paused = |seconds: f64| 0.75 * seconds.min(40.0) + 0.5 * (seconds - 40.0).max(0.0);
+    let named = super::incidents(&run(&with_addresses(pauses(paused))));
+    assert!(named[0].starts_with("slow-receiver"), "{named:?}");
 }
 
 #[test]

@@ -58,6 +58,8 @@ const SPAN_SECONDS: f64 = 30.0;
 const MAX_PAUSE: f64 = 0.01;
 /// How long is remembered what arrived at a reported NIC before.
 const REMEMBERED_SECONDS: f64 = 3600.0;
+/// The same of a NIC at which only more is marked: others near it may stop to be.
+const RAISED_SECONDS: f64 = 600.0;
 
 /// Name of the detector.
 pub const NAME: &str = "marked-nics";
@@ -66,15 +68,26 @@ type Port = (NodeName, RdmaPort);
 
 #[derive(Default)]
 struct MarkedNics {
-    reported: BTreeMap<Port, Reported>,
+    known: BTreeMap<Port, Past>,
 }
 
-/// A port that was reported.
-struct Reported {
+/// What is known of a port at which more was marked than before.
+struct Past {
     /// What arrived before.
     before: Arrivals,
+    /// The job that it arrived for.
+    job: Option<Box<str>>,
+    /// Since when more is marked.
+    since: Timestamp,
     /// When it was last reported.
-    last: Timestamp,
+    reported: Option<Timestamp>,
+}
+
+impl Past {
+    fn was_reported(&self, now: Timestamp, seconds: f64) -> bool {
+        let reported = self.reported;
+        reported.is_some_and(|at| now.seconds_since(at) <= seconds)
+    }
 }
 
 /// Builds the detector.
@@ -82,43 +95,40 @@ pub fn build() -> Box<dyn Detector> {
     Box::<MarkedNics>::default()
 }
 
-/// What NICs have in common: their job, and the leaf that they are connected to.
-struct Common<'a> {
-    job: Option<&'a str>,
-    leaf: Option<SwitchName>,
+/// The job whose traffic a NIC has, if it is known.
+fn job_of<'a>(view: &View<'a>, (node, port): &Port) -> Option<&'a str> {
+    let job = view.jobs.of_nic(node, &port.device);
+    job.map(|job| &*job.name)
 }
 
-impl<'a> Common<'a> {
-    fn of(view: &View<'a>, (node, port): &Port) -> Self {
-        let job = view.jobs.of_nic(node, &port.device);
-        Self {
-            job: job.map(|job| &*job.name),
-            leaf: leaf_of(view.fabric, &Part::Nic(node.clone(), port.device.clone())),
-        }
-    }
-
-    /// Those of no known job may be of one.
-    fn is_shared(&self, other: &Self) -> bool {
-        self.job == other.job || self.leaf.is_some() && self.leaf == other.leaf
-    }
+fn leaf(view: &View<'_>, (node, port): &Port) -> Option<SwitchName> {
+    leaf_of(view.fabric, &Part::Nic(node.clone(), port.device.clone()))
 }
 
-/// Whether more arrives than at the other NICs of its node, or than at all others where it has no other: then others than those
-/// of its job send to it.
-fn has_more(ports: &[Known<'_>], own: &Known<'_>) -> bool {
-    let is_own = |other: &&Known<'_>| (other.node, other.port) == (own.node, own.port);
-    let others = || ports.iter().filter(|other| !is_own(other));
+/// Whether more arrives than at the other NICs of its node, or than at those of its job where it has no other: then others than
+/// those of its job send to it.
+fn has_more(view: &View<'_>, ports: &[Known<'_>], own: &Marked<'_, '_>) -> bool {
+    let (node, port) = (own.own.node, own.own.port);
+    let others = || {
+        let is_own = move |other: &&Known<'_>| (other.node, other.port) == (node, port);
+        ports.iter().filter(move |other| !is_own(other))
+    };
     let bytes = |other: &Known<'_>| other.arrivals.bytes;
-    let of_node = median(others().filter(|other| other.node == own.node).map(bytes));
-    let usual = of_node.or_else(|| median(others().map(bytes)));
-    usual.is_some_and(|usual| own.arrivals.bytes > MAX_OF_NODE * usual)
+    let is_of_job = |other: &&Known<'_>| {
+        let named = other.named();
+        named.is_some_and(|named| job_of(view, &named) == own.job)
+    };
+    let of_node = median(others().filter(|other| other.node == node).map(bytes));
+    let usual = of_node.or_else(|| median(others().filter(is_of_job).map(bytes)));
+    usual.is_some_and(|usual| bytes(own.own) > MAX_OF_NODE * usual)
 }
 
 /// A port at which more is marked than before.
 struct Marked<'a, 'b> {
     own: &'b Known<'a>,
     named: Port,
-    /// What arrived before, if that is known.
+    job: Option<&'a str>,
+    /// What arrived before. If that is not known, it may have been less.
     before: Option<Arrivals>,
     /// What is enough of each limit.
     share: f64,
@@ -130,7 +140,7 @@ impl Marked<'_, '_> {
     }
 
     /// What arrived before, and what is usual, if the link to the port is slow.
-    fn is_slow(&self, ports: &[Known<'_>]) -> Option<(Arrivals, f64)> {
+    fn is_slow(&self, view: &View<'_>, ports: &[Known<'_>]) -> Option<(Arrivals, f64)> {
         let (before, usual) = self.before.zip(usual(ports, self.own))?;
         let parts = Arrivals::in_parts(self.own.windows)?;
         let most = 1.0 - self.share * (1.0 - LESS);
@@ -139,36 +149,66 @@ impl Marked<'_, '_> {
             now.marked >= self.share * least && now.bytes <= most * before.bytes
         });
         let pauses = || self.own.sent_pause().is_some_and(|share| share > MAX_PAUSE);
-        let is_slow = stands && !pauses() && !has_more(ports, self.own);
+        let is_slow = stands && !pauses() && !has_more(view, ports, self);
         is_slow.then_some((before, usual))
+    }
+
+    /// Whether none of the others that stand out as it does has a job or a leaf in common with it. Those of no known job may be of
+    /// one.
+    fn is_alone(&self, view: &View<'_>, all: &[Self]) -> bool {
+        let own = leaf(view, &self.named);
+        all.iter().all(|other| {
+            let is_alike = other.marked() >= ALIKE * self.marked();
+            let is_other = !is_alike || other.named == self.named;
+            is_other || other.job != self.job && (own.is_none() || leaf(view, &other.named) != own)
+        })
     }
 }
 
 impl MarkedNics {
-    /// A port, if more is marked at it than before.
-    fn marked<'a, 'b>(&self, own: &'b Known<'a>, now: Timestamp) -> Option<Marked<'a, 'b>> {
+    /// Drops what is over, and what another job did.
+    fn forget(&mut self, view: &View<'_>) {
+        self.known.retain(|port, past| {
+            let lately = view.now.seconds_since(past.since) <= RAISED_SECONDS;
+            let is_kept = lately || past.was_reported(view.now, REMEMBERED_SECONDS);
+            is_kept && past.job.as_deref() == job_of(view, port)
+        });
+    }
+
+    /// A port, if more is marked at it than before, which is then remembered.
+    fn marked<'a, 'b>(&mut self, view: &View<'a>, own: &'b Known<'a>) -> Option<Marked<'a, 'b>> {
         if own.arrivals.marked < STILL * MIN_MARKED {
             return None;
         }
-        let named = own.named()?;
-        let reported = self.reported.get(&named);
-        let lately = |reported: &Reported| now.seconds_since(reported.last) <= WINDOW_SECONDS;
-        let share = if reported.is_some_and(lately) {
-            STILL
-        } else {
-            1.0
-        };
+        let (named, now) = (own.named()?, view.now);
+        let past = self.known.get(&named);
+        let lately = past.is_some_and(|past| past.was_reported(now, WINDOW_SECONDS));
+        let share = if lately { STILL } else { 1.0 };
         let ago = || {
             let until = now.plus_seconds(-AGO_SECONDS);
             let rate = |window: Window<'_>| window.rate_until(until, SPAN_SECONDS);
             let [marks, bytes] = own.windows.map(rate);
             Arrivals::of(marks, bytes)
         };
-        let before = reported.map(|reported| reported.before).or_else(ago);
+        let before = past.map(|past| past.before).or_else(ago);
+        let job = job_of(view, &named);
         let usual = before.map_or(0.0, |before| before.marked);
-        (own.arrivals.marked >= RAISED * usual).then_some(Marked {
+        if own.arrivals.marked < RAISED * usual {
+            return None;
+        }
+        if let (None, Some(before)) = (past, before) {
+            let past = Past {
+                before,
+                job: job.map(Box::from),
+                since: now,
+                reported: None,
+            };
+            self.known.insert(named.clone(), past);
+        }
+        Some(Marked {
             own,
             named,
+            job,
             before,
             share,
         })
@@ -181,37 +221,21 @@ impl Detector for MarkedNics {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        let now = view.now;
-        self.reported
-            .retain(|_, port| now.seconds_since(port.last) <= REMEMBERED_SECONDS);
-        let mut nodes = view.history.fresh_nodes(now);
+        self.forget(view);
+        let mut nodes = view.history.fresh_nodes(view.now);
         if !nodes.any(|(_, history)| history.moving(&RDMA_ECN_MARKED).next().is_some()) {
             return;
         }
         let ports = ports(view);
-        let marked = ports.iter().filter_map(|own| self.marked(own, now));
+        let marked = ports.iter().filter_map(|own| self.marked(view, own));
         let marked: Vec<_> = marked.collect();
-        let slow = marked.iter().enumerate();
-        let slow = slow.filter_map(|(at, port)| Some((at, port.is_slow(&ports)?)));
-        let slow: Vec<_> = slow.collect();
-        if slow.is_empty() {
-            return;
-        }
-        let common: Vec<_> = marked
-            .iter()
-            .map(|port| Common::of(view, &port.named))
-            .collect();
-        for (at, (before, usual)) in slow {
-            let (port, own) = (&marked[at], &common[at]);
-            let mut others = marked.iter().zip(&common).enumerate();
-            let is_alone = others.all(|(other, (marked, common))| {
-                let stands_out = marked.marked() >= ALIKE * port.marked();
-                other == at || !stands_out || !own.is_shared(common)
-            });
-            if is_alone {
-                out.push(evidence(view, port.own, &port.named, (before, usual)));
-                let reported = Reported { before, last: now };
-                self.reported.insert(port.named.clone(), reported);
+        for port in &marked {
+            let slow = port.is_slow(view, &ports);
+            if let Some(past) = slow.filter(|_| port.is_alone(view, &marked)) {
+                out.push(evidence(view, port.own, &port.named, past));
+                if let Some(known) = self.known.get_mut(&port.named) {
+                    known.reported = Some(view.now);
+                }
             }
         }
     }
@@ -312,7 +336,7 @@ fn numbers_of_before() -> Vec<Threshold> {
             "if many send to one NIC, it receives more (a choice)",
         ),
         Threshold::new(
-            "the same, compared with the median of its node's other NICs, or of all others where it has no other",
+            "the same, compared with the median of its node's other NICs, or of those of its job where it has no other",
             MAX_OF_NODE,
             "times",
             "a job sends as much on each rail (a choice)",
@@ -324,10 +348,16 @@ fn numbers_of_before() -> Vec<Threshold> {
             "a queue near its limit is one incident (a choice)",
         ),
         Threshold::new(
-            "time for which what arrived before is remembered",
+            "time for which what arrived before is remembered, at most while the job is the same",
             REMEMBERED_SECONDS,
             "s",
             "jobs pause and begin again (a choice)",
+        ),
+        Threshold::new(
+            "the same of a NIC at which only more is marked",
+            RAISED_SECONDS,
+            "s",
+            "others near it may stop to be, and it is then alone (a choice)",
         ),
         Threshold::new(
             "age of what was before, at least",

@@ -23,7 +23,7 @@ use credits::Credits;
 use own_past::{NEW, OwnPast, Storms};
 use pauses::{LASTING, NOTHING, OF_IDLE, SETTLED_SECONDS, UNSTALLED};
 use slots::of_slot;
-use stalls::stalled;
+use stalls::stalling;
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
@@ -126,7 +126,7 @@ impl Detector for SlowReceiver {
             pausing_nics::pausing(view, &mut self.past_by_nic, &mut self.storms),
             paused_ports::pausing(view, &mut self.past_by_switch, &mut self.storms),
             self.credits.lacking(view),
-            stalled(view),
+            stalling(view),
         ];
         for holds in sources.into_iter().flatten() {
             let of_node = by_node.entry(holds.node).or_default();

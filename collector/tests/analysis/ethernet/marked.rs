@@ -55,9 +55,14 @@ fn arriving(
     })
 }
 
-/// What is found at each tick.
+/// What is found at each tick, so many seconds apart.
+fn ticks_every(seconds: u64, fault: &Fault) -> Vec<Vec<String>> {
+    let views = views((seconds, 0), fault);
+    views.map(|view| incidents(&view)).collect()
+}
+
 fn ticks(fault: &Fault) -> Vec<Vec<String>> {
-    views((10, 0), fault).map(|view| incidents(&view)).collect()
+    ticks_every(10, fault)
 }
 
 /// All that is ever found.
@@ -200,6 +205,38 @@ fn a_short_queue_is_no_slow_link() {
         ..shaped(node, rail, seconds >= BEGIN)
     };
     let ticks = ticks(&arriving(RAILS, NO_PAUSE, of_time));
+    assert!(ticks.iter().all(Vec::is_empty), "{ticks:?}");
+}
+
+#[test]
+fn one_slow_scrape_shows_no_slow_link() {
+    for every in [30, 60] {
+        let begin = 10 * every;
+        let burst = move |node, rail, seconds: u64| Arrivals {
+            marked: marked((begin..begin + every).contains(&seconds) && is_culprit(node, rail)),
+            ..shaped(node, rail, seconds >= begin)
+        };
+        let ticks = ticks_every(every, &arriving(RAILS, NO_PAUSE, burst));
+        assert!(
+            ticks.iter().all(Vec::is_empty),
+            "every {every} s: {ticks:?}"
+        );
+    }
+    let shaped = |node, rail, seconds| shaped(node, rail, seconds >= 300);
+    let ticks = ticks_every(30, &arriving(RAILS, NO_PAUSE, shaped));
+    let found: BTreeSet<_> = ticks.into_iter().flatten().collect();
+    assert_eq!(found, named());
+}
+
+#[test]
+fn congestion_that_spreads_is_no_slow_link_of_the_nic_that_it_reaches_last() {
+    let spreads = |node: usize, rail, seconds| Arrivals {
+        load: if seconds < BEGIN + 150 { 1.0 } else { 0.5 },
+        marked: marked(
+            rail == 1 && (node == 6 && seconds >= BEGIN || node == 2 && seconds >= BEGIN + 150),
+        ),
+    };
+    let ticks = ticks(&arriving(RAILS, NO_PAUSE, spreads));
     assert!(ticks.iter().all(Vec::is_empty), "{ticks:?}");
 }
 

@@ -3,7 +3,7 @@
 use railscope_model::identity::{NodeName, RdmaPort};
 use railscope_model::metric::{RDMA_ECN_MARKED, RDMA_PORT_RECEIVE_BYTES};
 
-use super::super::slow_receiver::pauses::sent_pause;
+use super::super::slow_receiver::pauses::{in_parts, sent_pause};
 use super::{BUSY, MIN_BYTES, NEWEST_SECONDS, Port, WINDOW_SECONDS};
 use crate::detect::detector::View;
 use crate::detect::ecn_marks::marked_share;
@@ -33,17 +33,13 @@ impl Arrivals {
         Self::of(rate(marks), rate(bytes))
     }
 
-    /// In the newest part of the window, and in the rest of it, if slow scrapes leave any.
-    pub(super) fn in_parts([marks, bytes]: [Window<'_>; 2]) -> Option<[Self; 2]> {
-        let newest = Self::lately([marks, bytes], NEWEST_SECONDS)?;
-        let rest = |window: Window<'_>| {
-            let all = window.newest_increase(WINDOW_SECONDS)?;
-            let late = window.newest_increase(NEWEST_SECONDS)?;
-            let seconds = all.seconds - late.seconds;
-            (seconds > 0.0).then(|| (all.amount - late.amount) / seconds)
-        };
-        let rest = Self::of(rest(marks), rest(bytes));
-        Some([rest.unwrap_or(newest), newest])
+    /// In the newest part of the window, and in the rest of it; none if scrapes are so slow that there is no rest.
+    pub(super) fn in_parts(windows: [Window<'_>; 2]) -> Option<[Self; 2]> {
+        let parts = windows.map(|window| in_parts(window, NEWEST_SECONDS, WINDOW_SECONDS));
+        let [marks, bytes] = parts.map(|parts| parts.map(|parts| parts.map(Increase::rate)));
+        let (marks, bytes) = marks.zip(bytes)?;
+        let of = |part: usize| Self::of(Some(marks[part]), Some(bytes[part]));
+        Some([of(0)?, of(1)?])
     }
 }
 
@@ -63,11 +59,12 @@ impl Known<'_> {
         Some((self.node.clone(), RdmaPort { device, port }))
     }
 
-    /// The share of the time for which its NIC pauses the switch; `None` where that is not counted.
+    /// The share of the time for which its NIC pauses the switch, or an interface of the node whose NIC is not known; `None` where
+    /// that is not counted.
     pub(super) fn sent_pause(&self) -> Option<f64> {
         sent_pause(self.history, WINDOW_SECONDS, |netdev| {
             let nic = nic_of(self.history, netdev);
-            nic.is_some_and(|(_, device)| device.as_str() == self.port[0])
+            nic.is_some_and(|(_, device)| [self.port[0], netdev].contains(&device.as_str()))
         })
     }
 }

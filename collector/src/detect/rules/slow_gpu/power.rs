@@ -32,6 +32,9 @@ const LONGER: f64 = 0.02;
 pub(super) const POWER_SECONDS: f64 = 60.0;
 const POWER_SAMPLES: usize = 4;
 
+/// Such times over which memory activity is measured where scrapes are slow: a minute between scrapes gives four samples.
+const SLOW_SCRAPES: f64 = 4.0;
+
 /// Utilization from which a GPU reaches its power limit, if it does, and the share of the time for which it must have had that:
 /// one that pauses often, such as one that serves requests, has its clock limited in bursts, and draws less on average.
 const WITHOUT_PAUSE: f64 = 0.9;
@@ -47,14 +50,15 @@ pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
     working > MOST_OF_TIME * all
 }
 
-/// Share of the time in which its memory is active; `None` of few samples.
+/// Share of the time in which its memory is active; over a longer time where scrapes are slow, and `None` of few samples.
 pub(super) fn memory_activity(gpu: &Listed<'_>) -> Option<f64> {
-    let (mut sum, mut samples) = (0.0, 0.0);
-    for (_, share) in gpu.lately(&GPU_DRAM_BANDWIDTH, POWER_SECONDS) {
-        sum += share;
-        samples += 1.0;
-    }
-    (samples >= POWER_SAMPLES as f64).then(|| sum / samples)
+    let over = |seconds| {
+        let shares = gpu.lately(&GPU_DRAM_BANDWIDTH, seconds);
+        let shares: Vec<f64> = shares.map(|(_, share)| share).collect();
+        let enough = shares.len() >= POWER_SAMPLES;
+        enough.then(|| shares.iter().sum::<f64>() / shares.len() as f64)
+    };
+    over(POWER_SECONDS).or_else(|| over(SLOW_SCRAPES * POWER_SECONDS))
 }
 
 /// Whether its memory is active for longer than is usual, so that it has heavier work.
@@ -163,7 +167,7 @@ fn usual_near(gpus: &[Drawn], watts: f64) -> Option<(f64, usize)> {
 }
 
 /// The numbers of GPUs at their power limit.
-pub(super) fn capped() -> [Threshold; 10] {
+pub(super) fn capped() -> [Threshold; 11] {
     [
         Threshold::new(
             "SM clock below the median peer with the same power limit, for sw_power_cap",
@@ -194,6 +198,12 @@ pub(super) fn capped() -> [Threshold; 10] {
             LONGER,
             "ratio",
             "where memory is hardly active, a small difference is a large share (a choice)",
+        ),
+        Threshold::new(
+            "time over which that is measured where scrapes are slow, in times of the usual one",
+            SLOW_SCRAPES,
+            "times",
+            "a minute between scrapes gives four samples",
         ),
         Threshold::new(
             "power limit, or power where limits are unknown, below the median peer",

@@ -15,8 +15,8 @@ pub(super) const NEW: f64 = 3.0;
 pub(super) const WAIT_WITHOUT_PAST: f64 = 50.0;
 /// Ethernet: the same as a share of the time in pause.
 pub(super) const PAUSE_WITHOUT_PAST: f64 = 0.1;
-/// Share of these limits that is enough for a NIC to stay slow, and of those of storms for pause to stay a storm.
-pub(super) const STILL: f64 = 0.5;
+/// Share of these limits that is enough for a NIC to stay slow.
+const STILL: f64 = 0.5;
 /// Minimum age of the baseline: by then a new wait has been noticed.
 const AGO_SECONDS: f64 = 50.0;
 /// Shortest time of it that is enough.
@@ -181,7 +181,7 @@ pub(super) fn numbers() -> Vec<Threshold> {
             "of 2,000 healthy NICs in 25 simulated clusters of other authors none pauses for more than 0.095 of the time; 8 of 9 slow ones do (a choice)",
         ),
         Threshold::new(
-            "share of these limits that is enough for a NIC to stay slow, and of those of storms for pause to stay one",
+            "share of these limits that is enough for a NIC to stay slow",
             STILL,
             "ratio",
             "a wait near its limit is one incident (a choice)",

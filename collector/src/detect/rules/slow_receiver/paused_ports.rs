@@ -9,7 +9,7 @@ use railscope_model::metric::{
 };
 
 use super::own_past::{BackPressure, OwnPast, Storms};
-use super::pauses::{NOTHING, Pausing, far, is_narrow, share, stalled};
+use super::pauses::{NOTHING, Pausing, far, is_narrow, share, stalled_share};
 use super::{Holds, MIN_PAUSE};
 use crate::detect::detector::View;
 use crate::store::{NodeHistory, Window};
@@ -103,6 +103,7 @@ fn holds<'a>(
     let speed = port.history.value(&SWITCH_PORT_SPEED, &[name]);
     let carried = bytes.and_then(share).zip(speed);
     let nic = view.history.node(node);
+    let nic = nic.filter(|nic| nic.is_current(view.now));
     let pausing = Pausing {
         back_pressure: BackPressure {
             rate: port.share,
@@ -111,7 +112,7 @@ fn holds<'a>(
         },
         receives_nothing: carried.is_some_and(|(bytes, speed)| bytes < NOTHING * speed),
         is_stormy: false,
-        stalled: nic.and_then(|nic| stalled(nic, device)),
+        stalled: nic.and_then(|nic| stalled_share(nic, device)),
         has_narrow_link: nic.zip(*pci).is_some_and(|(nic, pci)| is_narrow(nic, pci)),
     };
     let (storm, share) = pausing.classify((&vertex.part, priority), (past, storms), view.now)?;

@@ -11,7 +11,8 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
-use super::own_past::{BackPressure, OwnPast, PAUSE_WITHOUT_PAST, STILL, Storms};
+use super::own_past::{BackPressure, OwnPast, PAUSE_WITHOUT_PAST, Storms};
+use super::stalls::stalled;
 use super::{ABOVE_PEERS, MIN_PAUSE, STORM, STORM_SECONDS, WINDOW_SECONDS};
 use crate::detect::detector::View;
 use crate::detect::netdev::nic_of;
@@ -37,6 +38,8 @@ pub(super) const LASTING: f64 = 0.7;
 /// The same of a NIC that counts the seconds in which its PCIe link lacked credits for more than 30 % of the second, and had fewer
 /// than [`STALLS`] of them: nothing behind it is slow.
 pub(super) const UNSTALLED: f64 = 0.4;
+/// Share of these limits that is enough for pause to stay a storm, more than slow receivers reach.
+const STILL_STORM: f64 = 0.8;
 /// Share of such seconds, from which its host is slow, and it is no storm. It is more at 21 of those 22
 /// slow receivers, and 0 at the storms.
 const STALLS: f64 = 0.05;
@@ -60,7 +63,7 @@ pub(super) fn numbers() -> [Threshold; 2] {
 }
 
 /// The numbers of storms that are no full pause.
-pub(super) fn numbers_of_storms() -> [Threshold; 5] {
+pub(super) fn numbers_of_storms() -> [Threshold; 6] {
     [
         Threshold::new(
             "share of the time in pause of a NIC that receives nothing",
@@ -85,6 +88,12 @@ pub(super) fn numbers_of_storms() -> [Threshold; 5] {
             UNSTALLED,
             "ratio",
             "nothing behind the NIC is slow (a choice)",
+        ),
+        Threshold::new(
+            "share of these limits that is enough for pause to stay a storm",
+            STILL_STORM,
+            "ratio",
+            "pause near its limit is one incident; slow receivers pause for less (a choice)",
         ),
         Threshold::new(
             "share of the seconds with a stalled PCIe link, from which it is no storm",
@@ -207,7 +216,9 @@ impl Pausing<'_> {
             None => LASTING,
         };
         let was_storm = storms.was_lately(lane.0, now);
-        let share = if was_storm { STILL } else { 1.0 };
+        // A slow PCIe link pauses for less, and may follow a short storm.
+        let stays = was_storm && least < STORM;
+        let share = if stays { STILL_STORM } else { 1.0 };
         let is_storm = lately > STORM
             || (self.is_stormy && most > STORM / 2.0)
             || (has_lasted && lately >= share * least);
@@ -223,26 +234,40 @@ impl Pausing<'_> {
     }
 }
 
-/// Whether a counter of pause rose before it could still be the beginning of a storm.
-fn has_settled(window: Window<'_>) -> bool {
-    let late = window.newest_increase(SETTLED_SECONDS);
-    // With slow scrapes, the newest step does not show what was before.
-    let all = late.and_then(|late| window.increase(WINDOW_SECONDS.max(STEPS * late.seconds)));
-    let earlier = all.zip(late).map(|(all, late)| Increase {
+/// Increase of a counter in the rest of a window, and in its newest seconds. With slow scrapes, of which the newest step may be all of the
+/// window, in the step before, too; none if that is not known.
+pub(in crate::detect::rules) fn in_parts(
+    counter: Window<'_>,
+    newest: f64,
+    window: f64,
+) -> Option<[Increase; 2]> {
+    let late = counter.newest_increase(newest)?;
+    let all = counter.increase(window.max(STEPS * late.seconds))?;
+    let rest = Increase {
         amount: all.amount - late.amount,
         seconds: all.seconds - late.seconds,
-    });
-    earlier.is_some_and(|earlier| earlier.seconds > 0.0 && earlier.rate() > MIN_PAUSE)
+    };
+    (rest.seconds > 0.0).then_some([rest, late])
 }
 
-/// Share of the seconds in which the PCIe link of a NIC lacked credits, where its driver counts that.
-pub(super) fn stalled(history: &NodeHistory, device: &RdmaDevice) -> Option<f64> {
+/// Whether a counter of pause rose before it could still be the beginning of a storm.
+fn has_settled(counter: Window<'_>) -> bool {
+    let parts = in_parts(counter, SETTLED_SECONDS, WINDOW_SECONDS);
+    parts.is_some_and(|[earlier, _]| earlier.rate() > MIN_PAUSE)
+}
+
+/// Share of the seconds in which the PCIe link of a NIC lacked credits for writes, where its driver counts that.
+pub(super) fn stalled_share(history: &NodeHistory, device: &RdmaDevice) -> Option<f64> {
     let of_nic = |netdev| nic_of(history, netdev).is_some_and(|(_, own)| own == *device);
     let mut series = history.series(&NIC_PCIE_STALLED_SECONDS);
-    series.find_map(|(labels, window)| {
-        let mut labels = labels.values();
-        let (netdev, direction) = (labels.next()?, labels.next()?);
-        (direction == "write" && of_nic(netdev)).then(|| share(window))?
+    series.find_map(|series| {
+        let share = stalled(series)?;
+        series
+            .0
+            .values()
+            .next()
+            .is_some_and(of_nic)
+            .then_some(share)
     })
 }
 

@@ -6,7 +6,7 @@ use railscope_model::metric::{Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_P
 use super::own_past::{BackPressure, OwnPast, Storms};
 use super::pauses::{
     Pausing, far, is_narrow, is_pausing, pause_of, paused_words, received, receives_nothing, share,
-    stalled,
+    stalled_share,
 };
 use super::{Holds, WINDOW_SECONDS};
 use crate::detect::detector::View;
@@ -102,7 +102,7 @@ fn holds<'a>(
         },
         receives_nothing: receives_nothing(history, &device),
         is_stormy,
-        stalled: stalled(history, &device),
+        stalled: stalled_share(history, &device),
         has_narrow_link: pci.is_some_and(|pci| is_narrow(history, pci)),
     };
     let nic = Part::Nic(node.clone(), device.clone());

@@ -11,19 +11,19 @@ use crate::detect::peers::{MIN_PEERS, median};
 use crate::store::{Increase, Window};
 
 /// Share of the seconds in which a NIC lacked credits for writes for much of the second; none of other series.
-fn share((labels, window): (&Labels, Window<'_>)) -> Option<f64> {
+pub(super) fn stalled((labels, window): (&Labels, Window<'_>)) -> Option<f64> {
     let writes = labels.values().nth(1) == Some("write");
     let rise = writes.then(|| window.newest_increase(WINDOW_SECONDS))?;
     rise.map(Increase::rate)
 }
 
 /// NICs whose PCIe link stalls, and that send no pause.
-pub(super) fn stalled<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
+pub(super) fn stalling<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
     let stalls = |found: Option<f64>| found.is_some_and(|share| share >= MIN_STALLED);
     let mut nodes = view.history.fresh_nodes(view.now);
     let any = nodes.any(|(_, history)| {
         let mut moving = history.moving(&NIC_PCIE_STALLED_SECONDS);
-        moving.any(|series| stalls(share(series)))
+        moving.any(|series| stalls(stalled(series)))
     });
     if !any {
         return Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn stalled<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
         let series = history.series(&NIC_PCIE_STALLED_SECONDS);
         series.filter_map(move |series| {
             let netdev = series.0.values().next()?;
-            Some((node, history, netdev, share(series)?))
+            Some((node, history, netdev, stalled(series)?))
         })
     });
     let shares: Vec<_> = shares.collect();

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::identity::{Part, SwitchName};
+use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_model::metric::{
     SWITCH_PORT_DISCARDS, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
 };
@@ -44,7 +44,7 @@ pub(super) fn explain(class: &Class) -> Explanation {
         check: if class == &SWITCH_QOS {
             "A switch drops packets at many of its ports."
         } else {
-            "A switch that is connected to switches only drops the same share of its packets at all busy ports, or at several that lead to different switches."
+            "A switch that is connected to switches only drops the same share of its packets at all busy ports, or at several next to each other that lead to different switches."
         },
         threshold: format!(
             "more than {} of its packets and {MIN_DROPPED} in {WINDOW_SECONDS:.0} s, at {:.0} % of its busy ports, and {ABOVE_PEERS} times the median switch",
@@ -61,14 +61,6 @@ pub(super) fn explain(class: &Class) -> Explanation {
 
 /// The numbers of both classes.
 pub(super) fn rules() -> [Rule; 2] {
-    let share = |at_most, why| {
-        Threshold::new(
-            "share of its packets that a switch drops",
-            at_most,
-            "ratio",
-            why,
-        )
-    };
     let thresholds = vec![
         Threshold::new(
             "minimum number of dropped packets",
@@ -96,12 +88,19 @@ pub(super) fn rules() -> [Rule; 2] {
         ),
         window(),
     ];
-    let of_queues = share(
+    let of_queues = Threshold::new(
+        "share of its packets that a switch drops",
         MAX_DROPPED,
+        "ratio",
         "loss that lossless traffic tolerates before collectives slow down (a choice)",
     );
     let inside = vec![
-        share(MAX_LOST_INSIDE, "no queue explains such drops (a choice)"),
+        Threshold::new(
+            "share of its packets that a switch drops",
+            MAX_LOST_INSIDE,
+            "ratio",
+            "no queue explains such drops (a choice)",
+        ),
         Threshold::new(
             "largest share of a port that drops, compared with the smallest, at most",
             EQUALLY,
@@ -184,6 +183,18 @@ impl<'a> Drops<'a> {
     }
 }
 
+impl Drops<'_> {
+    /// Whether no port that is busy and drops nothing is between these.
+    fn are_neighbours(&self, ports: &[&str]) -> bool {
+        let busy = self.sent.iter().filter(|(_, sent)| **sent > 0.0);
+        let mut busy: Vec<PortName> = busy.filter_map(|(port, _)| port.parse().ok()).collect();
+        busy.sort();
+        let is_of_them = |port: &PortName| ports.iter().any(|own| port.to_string() == *own);
+        let runs = busy.chunk_by(|a, b| is_of_them(a) == is_of_them(b));
+        runs.filter(|run| is_of_them(&run[0])).count() == 1
+    }
+}
+
 /// Recent increase of a counter of a port.
 fn rise<'a>((labels, window): (&'a Labels, Window<'_>)) -> Option<(&'a str, f64)> {
     Some((
@@ -248,7 +259,7 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
     }
 }
 
-/// Whether a switch is connected to other switches alone, and drops equally at all ports, or at ports to several of them.
+/// Whether a switch is connected to other switches alone, and drops equally at all ports, or at neighbouring ports to several of them.
 fn loses_inside(view: &View<'_>, drops: &Drops<'_>) -> bool {
     let Some(id) = view.fabric.find(&Part::Switch(drops.switch.clone())) else {
         return false;
@@ -265,10 +276,9 @@ fn loses_inside(view: &View<'_>, drops: &Drops<'_>) -> bool {
             .get(&view.fabric.find_port(id, &port.parse().ok()?)?)
             .copied()
     };
-    let leads_to_several = |ports: Vec<&str>| {
-        let switches: BTreeSet<_> = ports.into_iter().filter_map(peer).collect();
-        switches.len() >= MIN_PEERS
+    let is_card = |ports: Vec<&str>| {
+        let switches: BTreeSet<_> = ports.iter().copied().filter_map(peer).collect();
+        switches.len() >= MIN_PEERS && drops.are_neighbours(&ports)
     };
-    joins_switches
-        && (drops.equal(true).is_some() || drops.equal(false).is_some_and(leads_to_several))
+    joins_switches && (drops.equal(true).is_some() || drops.equal(false).is_some_and(is_card))
 }
