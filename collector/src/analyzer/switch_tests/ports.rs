@@ -81,6 +81,15 @@ pub(super) struct Port {
 }
 
 pub(super) fn lab_of(ports: &[Port]) -> Lab {
+    lab_after(0, |_| 0.0, ports)
+}
+
+/// The same after so many readings in which the ports were not paused and marked a share of what they mark, of a quarter more bytes.
+pub(super) fn lab_after(
+    readings: usize,
+    marked_before: impl Fn(&Port) -> f64,
+    ports: &[Port],
+) -> Lab {
     let mut lab = leaves();
     lab.host("n1", ("a", 10));
     lab.host("n2", ("b", 10));
@@ -90,24 +99,19 @@ pub(super) fn lab_of(ports: &[Port]) -> Lab {
     {
         lab.add(switch, &SWITCH_PORT_SPEED, &[port], 50e9);
     }
-    for _ in 0..9 {
-        for Port {
-            at: (switch, port),
-            direction,
-            paused,
-            marked,
-            bytes,
-        } in ports
-        {
-            let pause = [*port, "3", *direction];
-            lab.add(
-                switch,
-                &SWITCH_PORT_PFC_PAUSE_SECONDS,
-                &pause,
-                10.0 * paused,
-            );
-            lab.add(switch, &SWITCH_PORT_ECN_MARKED, &[port, "3"], *marked);
-            lab.add(switch, &SWITCH_PORT_TRANSMIT_BYTES, &[port], *bytes);
+    for reading in 0..readings + 9 {
+        for own in ports {
+            let (switch, port) = own.at;
+            let (paused, marked, bytes) = if reading < readings {
+                (0.0, marked_before(own) * own.marked, 1.25 * own.bytes)
+            } else {
+                (own.paused, own.marked, own.bytes)
+            };
+            let pause = [port, "3", own.direction];
+            let paused = 10.0 * paused;
+            lab.add(switch, &SWITCH_PORT_PFC_PAUSE_SECONDS, &pause, paused);
+            lab.add(switch, &SWITCH_PORT_ECN_MARKED, &[port, "3"], marked);
+            lab.add(switch, &SWITCH_PORT_TRANSMIT_BYTES, &[port], bytes);
         }
         lab.read();
     }

@@ -1,7 +1,12 @@
 //! Standing queues at switch ports.
 
-use super::ports::{Port, lab_of};
+use super::ports::{Port, lab_after, lab_of};
 use crate::detect::rules::switch_ports;
+
+/// What is named where these queues are new.
+fn named(ports: &[Port]) -> Vec<String> {
+    lab_after(12, |_| 0.0, ports).said_by(switch_ports::build)
+}
 
 #[test]
 fn a_queue_that_stands_at_a_port_which_sends_little_is_named_unless_the_port_is_paused_or_busy() {
@@ -13,7 +18,7 @@ fn a_queue_that_stands_at_a_port_which_sends_little_is_named_unless_the_port_is_
             marked,
             bytes,
         };
-        lab_of(&[port]).said_by(switch_ports::build)
+        named(&[port])
     };
     // 10 % of its speed, and 10 % of the packets.
     let (marked, bytes) = (1.2e6, 5e10);
@@ -44,7 +49,7 @@ fn a_queue_at_a_port_that_sends_more_than_the_others_is_of_flows_that_share_it()
         let others = ["2", "3", "4"].map(|other| port(other, 0.0, 5e10));
         let mut all = vec![port("1", marked, bytes)];
         all.extend(others);
-        lab_of(&all).said_by(switch_ports::build)
+        named(&all)
     };
     assert_eq!(with_others(bytes), ["path-slow link/a:1"]);
     assert!(with_others(1.5 * bytes).is_empty());
@@ -75,7 +80,7 @@ fn a_queue_is_named_only_where_most_ports_between_switches_mark_far_fewer_packet
             bytes: 1e6,
             ..port(at, 0.0)
         }));
-        lab_of(&all).said_by(switch_ports::build)
+        named(&all)
     };
     assert_eq!(with_others(0.1), ["path-slow link/a:1"]);
     // Each of them has a queue by itself.
@@ -97,10 +102,32 @@ fn of_many_queues_at_once_only_one_at_a_port_that_sends_much_less_is_named() {
             bytes: if index == 0 { bytes } else { 5e10 },
         };
         let all: Vec<_> = ports.enumerate().map(port).collect();
-        lab_of(&all).said_by(switch_ports::build)
+        named(&all)
     };
     let two = ["path-slow link/a:1", "path-slow link/a:2"];
     assert_eq!(with_queues(2, 5e10), two);
     assert!(with_queues(3, 5e10).is_empty());
     assert_eq!(with_queues(3, 2e10), ["path-slow link/a:1"]);
+}
+
+#[test]
+fn a_queue_that_always_stands_while_a_job_runs_is_how_it_sends() {
+    let port = |port, marked, bytes| Port {
+        at: ("a", port),
+        direction: "receive",
+        paused: 0.0,
+        marked,
+        bytes,
+    };
+    let at = |bytes, share_before: f64, readings| {
+        let others = ["2", "3", "4"].map(|other| port(other, 0.0, 5e10));
+        let mut all = vec![port("1", 1.2e6, bytes)];
+        all.extend(others);
+        lab_after(readings, |_| share_before, &all).said_by(switch_ports::build)
+    };
+    assert_eq!(at(5e10, 0.1, 12), ["path-slow link/a:1"]);
+    assert!(at(5e10, 1.0, 12).is_empty());
+    // What was before is not known: then only a port that sends much less than the others.
+    assert!(at(5e10, 0.0, 0).is_empty());
+    assert_eq!(at(2e10, 0.0, 0), ["path-slow link/a:1"]);
 }

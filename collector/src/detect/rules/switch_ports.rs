@@ -10,6 +10,7 @@ use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{Metric, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES};
 
+use self::standing_queue::Queues;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, ECMP_POLARISED, PATH_SLOW, SWITCH_QOS, UPLINK_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
@@ -37,6 +38,7 @@ const ABOVE_CHANCE: f64 = 3.0;
 struct SwitchPorts {
     bytes: PortSeries<2>,
     leaves: Leaves,
+    queues: Queues,
 }
 
 /// Builds the detector.
@@ -47,6 +49,7 @@ pub fn build() -> Box<dyn Detector> {
             (&SWITCH_PORT_RECEIVE_BYTES, None),
         ]),
         leaves: Leaves::default(),
+        queues: Queues::default(),
     })
 }
 
@@ -60,7 +63,11 @@ impl Detector for SwitchPorts {
         self.bytes.refresh(view);
         self.leaves.refresh(view);
         polarised(view, &self.leaves, &self.bytes, out);
-        standing_queue::find(view, out);
+        self.queues.find(view, out);
+    }
+
+    fn remembers(&self) -> bool {
+        true
     }
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {

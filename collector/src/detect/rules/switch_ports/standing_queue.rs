@@ -4,10 +4,13 @@
 //! congestion, is not paused and sends far less is limited by something that no counter shows. A burst fills a queue for a
 //! short time, and its port is busy then. Flows that share a port by chance do the same with every step of a job; their port
 //! sends more than the switch's others, and a limited one does not. Bursts of small jobs fill all queues equally; a limited port
-//! marks more than the others. Where many ports mark at once, only one that sends much less than its switch's others is limited.
+//! marks more than the others. Where many ports mark at once, only one that sends much less than its switch's others is limited. A job may
+//! send so that a queue always stands, and less on average while it writes a checkpoint; a port that is limited marks far
+//! more than before of fewer packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
     SWITCH_PORT_ECN_MARKED, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED,
@@ -42,17 +45,26 @@ const ABOVE_USUAL: f64 = 5.0;
 const MOST_AT_ONCE: usize = 2;
 /// See [`MOST_AT_ONCE`].
 const MOST_SHARE: f64 = 0.01;
-/// Where there are more, the most that a limited port sends, compared with the median of the switch's other cables to switches.
+/// Share of packets that is marked, in times that of the port before.
+const NEW: f64 = 3.0;
+/// Most that the port sends, compared with before.
+const LESS: f64 = 0.9;
+/// Least age of the time before that is compared, and its least length.
+const AGO_SECONDS: [f64; 2] = [75.0, 30.0];
+/// How long is remembered what a port did before, after a queue last stood there.
+const REMEMBERED_SECONDS: f64 = 600.0;
+/// Where there are more, or where it is not known what was before, the most that a limited port sends, compared with the median of the switch's other cables to switches.
 const FEWER_THAN_OTHERS: f64 = 0.5;
 
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches; if more than {MOST_AT_ONCE} cables, and {:.0} % of busy ports between switches, have such a queue, it sends at most {FEWER_THAN_OTHERS} times that median",
+        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches, {NEW:.0} times its own share before, and sends at most {:.0} % of the bytes before; if more than {MOST_AT_ONCE} cables, and {:.0} % of busy ports between switches, have such a queue, or where what was before is not known, it sends at most {FEWER_THAN_OTHERS} times that median",
         100.0 * MIN_MARKED,
         QUEUE_SECONDS[0],
         100.0 * MAX_SENT,
         100.0 * MAX_PAUSED,
+        100.0 * LESS,
         100.0 * MOST_SHARE
     )
 }
@@ -111,8 +123,45 @@ pub(super) fn rule() -> Rule {
             "bursts fill all queues alike (a choice)",
         ),
     ];
-    let thresholds = thresholds.into_iter().chain(where_many_stand());
+    let thresholds = thresholds.into_iter().chain(compared_with_before());
+    let thresholds = thresholds.chain(where_many_stand());
     Rule::new(&PATH_SLOW, thresholds.collect())
+}
+
+/// The numbers of what a port did before.
+fn compared_with_before() -> Vec<Threshold> {
+    vec![
+        Threshold::new(
+            "share of packets that are marked, compared with the same port before",
+            NEW,
+            "times",
+            "a job may send so that a queue always stands (a choice)",
+        ),
+        Threshold::new(
+            "bytes sent, compared with before, at most",
+            LESS,
+            "times",
+            "a limited port slows the flows through it (a choice)",
+        ),
+        Threshold::new(
+            "age of what was before, at least",
+            AGO_SECONDS[0],
+            "s",
+            "longer than the window (a choice)",
+        ),
+        Threshold::new(
+            "length of that time, at least",
+            AGO_SECONDS[1],
+            "s",
+            "several readings (a choice)",
+        ),
+        Threshold::new(
+            "time after the last such queue for which that is remembered",
+            REMEMBERED_SECONDS,
+            "s",
+            "a job pauses for checkpoints (a choice)",
+        ),
+    ]
 }
 
 /// The numbers that apply where many queues stand at once.
@@ -131,7 +180,7 @@ fn where_many_stand() -> Vec<Threshold> {
             "queues of different jobs are independent (a choice)",
         ),
         Threshold::new(
-            "if there are more: bytes sent, compared with the median of the switch's other cables to switches, at most",
+            "if there are more, or what was before is not known: bytes sent, compared with the median of the switch's other cables to switches, at most",
             FEWER_THAN_OTHERS,
             "times",
             "a limited port slows the flows through it (a choice)",
@@ -139,26 +188,74 @@ fn where_many_stand() -> Vec<Threshold> {
     ]
 }
 
-/// Cables between switches with such a queue at one end.
-pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
-    let mut usual_of: BTreeMap<String, Busy> = BTreeMap::new();
-    // With what the port sends, compared with its switch's others; infinite where there are none.
-    let mut standing: Vec<(Evidence, f64)> = Vec::new();
-    for (switch, history) in view.history.fresh_switches(view.now) {
-        for (labels, _) in history.moving(&SWITCH_PORT_ECN_MARKED) {
-            let labels: Vec<_> = labels.values().collect();
-            let [port, priority] = labels[..] else {
-                continue;
-            };
-            let queue = QUEUE_SECONDS.map(|seconds| Queue::of(history, port, priority, seconds));
-            let stands = |queue: &Option<Queue>| queue.as_ref().is_some_and(Queue::stands);
-            if let ([Some(queue), _], true) = (&queue, queue.iter().all(stands)) {
-                let Some(found) = evidence(view, (switch, port), queue) else {
+/// A switch, a port of it and a priority.
+type Lane = (SwitchName, String, String);
+
+/// What ports did before packets stood in their queues.
+#[derive(Default)]
+pub(super) struct Queues(BTreeMap<Lane, Past>);
+
+struct Past {
+    /// Bytes a second, and the share of packets that was marked; `None` where that is not known.
+    before: Option<(f64, f64)>,
+    /// When a queue last stood there.
+    last: Timestamp,
+}
+
+impl Queues {
+    /// Whether a queue is new, and the port sends less than before; `None` where that is not known.
+    fn is_new(
+        &mut self,
+        lane: Lane,
+        history: &NodeHistory,
+        queue: &Queue,
+        now: Timestamp,
+    ) -> Option<bool> {
+        let (_, port, priority) = &lane;
+        let [ago, span] = AGO_SECONDS;
+        let rate = |metric, labels: &[&str]| {
+            let window = history.window(metric, labels)?;
+            window.rate_until(now.plus_seconds(-ago), span)
+        };
+        let before = || {
+            let sent = rate(&SWITCH_PORT_TRANSMIT_BYTES, &[port]).filter(|sent| *sent > 0.0)?;
+            let marked = rate(&SWITCH_PORT_ECN_MARKED, &[port, priority])?;
+            Some((sent, marked_share(marked, sent)))
+        };
+        let known = self.0.get(&lane).map(|past| past.before);
+        let before = known.unwrap_or_else(before);
+        self.0.insert(lane, Past { before, last: now });
+        let (sent, marked) = before?;
+        Some(queue.marked_share() >= NEW * marked && queue.sent <= LESS * sent)
+    }
+
+    /// Cables between switches with such a queue at one end.
+    pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.0
+            .retain(|_, past| view.now.seconds_since(past.last) <= REMEMBERED_SECONDS);
+        let mut usual_of: BTreeMap<String, Busy> = BTreeMap::new();
+        // With what the port sends, compared with its switch's others; infinite where there are none.
+        let mut standing: Vec<(Evidence, f64)> = Vec::new();
+        for (switch, history) in view.history.fresh_switches(view.now) {
+            for (labels, _) in history.moving(&SWITCH_PORT_ECN_MARKED) {
+                let labels: Vec<_> = labels.values().collect();
+                let [port, priority] = labels[..] else {
                     continue;
                 };
+                let Some((found, queue)) = stands(view, (switch, history), (port, priority)) else {
+                    continue;
+                };
+                let lane = (switch.clone(), port.to_owned(), priority.to_owned());
+                let is_new = self.is_new(lane, history, &queue, view.now);
                 // Evaluated only where one stands at a cable between switches.
                 let of_others = of_others(view, (switch, history), port, queue.sent);
-                if of_others.is_some_and(|share| share > MAX_OF_OTHERS) {
+                let most = if is_new.is_none() {
+                    FEWER_THAN_OTHERS
+                } else {
+                    MAX_OF_OTHERS
+                };
+                let is_alone = of_others.is_none_or(|share| share <= most);
+                if is_new == Some(false) || !is_alone {
                     continue;
                 }
                 let busy = usual_of.entry(priority.to_owned());
@@ -168,17 +265,31 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
                 }
             }
         }
+        let ports = usual_of.values().map(|busy| busy.ports).max();
+        out.extend(of_few(standing, ports.unwrap_or(0)));
     }
-    let cables: BTreeSet<_> = standing
-        .iter()
-        .map(|(found, _)| found.part.clone())
-        .collect();
-    let ports = usual_of.values().map(|busy| busy.ports).max();
-    let most = MOST_SHARE * ports.unwrap_or(0) as f64;
-    if cables.len() > MOST_AT_ONCE && cables.len() as f64 > most {
+}
+
+/// A queue that stands at a cable between switches, as evidence.
+fn stands(
+    view: &View<'_>,
+    (switch, history): (&SwitchName, &NodeHistory),
+    (port, priority): (&str, &str),
+) -> Option<(Evidence, Queue)> {
+    let [queue, newest] = QUEUE_SECONDS.map(|seconds| Queue::of(history, port, priority, seconds));
+    let queue = queue.filter(Queue::stands)?;
+    newest.filter(Queue::stands)?;
+    Some((evidence(view, (switch, port), &queue)?, queue))
+}
+
+/// What is found, where only one that sends much less than others counts if many stand at once.
+fn of_few(mut standing: Vec<(Evidence, f64)>, ports: usize) -> impl Iterator<Item = Evidence> {
+    let parts = standing.iter().map(|(found, _)| &found.part);
+    let cables = parts.collect::<BTreeSet<_>>().len();
+    if cables > MOST_AT_ONCE && cables as f64 > MOST_SHARE * ports as f64 {
         standing.retain(|(_, of_others)| *of_others <= FEWER_THAN_OTHERS);
     }
-    out.extend(standing.into_iter().map(|(found, _)| found));
+    standing.into_iter().map(|(found, _)| found)
 }
 
 /// What a port does with the packets of a priority.
