@@ -1,5 +1,7 @@
 //! What the hardware of nodes reports, and what is normal for such boards.
 
+use std::collections::BTreeSet;
+
 use super::cluster::NODES;
 use super::{Fault, check, incidents, run_from_the_start, with};
 
@@ -165,6 +167,13 @@ fn a_gpu_that_becomes_hotter_than_the_others_of_its_node_is_named_unless_they_do
     check(&rise([9.0, 8.0], 500.0), &[]);
     check(&rise([4.0, 0.0], 500.0), &[]);
     check(&rise([9.0, 0.0], 620.0), &[]);
+    // Two samples of the power do not show the load.
+    for (kelvin, named) in [(9.0, 0), (14.0, 1)] {
+        let fault = rise([kelvin, 0.0], 500.0);
+        let views = super::views((30, 0), &fault);
+        let found: BTreeSet<_> = views.flat_map(|view| incidents(&view)).collect();
+        assert_eq!(found.len(), named, "{kelvin} K: {found:?}");
+    }
 }
 
 #[test]

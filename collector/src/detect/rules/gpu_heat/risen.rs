@@ -17,6 +17,10 @@ use crate::detect::registry::Threshold;
 
 /// Rise against the others of the node, in kelvin, from which a GPU's cooling has failed.
 const MIN_RISE: f64 = 6.0;
+/// Samples of [`NOW`], of which fewer show only a rise of [`MORE`] times as much: the power of a GPU that serves requests varies, its
+/// mean over few samples even more, and its temperature follows.
+const MIN_SAMPLES: usize = 3;
+const MORE: f64 = 2.0;
 /// Share of it below which the GPU has recovered.
 const STILL: f64 = 0.5;
 /// Most that any other GPU may have become warmer or cooler meanwhile, in kelvin.
@@ -32,7 +36,7 @@ const MIN_OTHERS: usize = 3;
 const REMEMBERED_SECONDS: f64 = 600.0;
 
 /// The rule's own numbers.
-pub(super) fn numbers() -> [Threshold; 8] {
+pub(super) fn numbers() -> [Threshold; 10] {
     let choice = "longer than a GPU needs to warm up (a choice)";
     [
         Threshold::new(
@@ -41,6 +45,13 @@ pub(super) fn numbers() -> [Threshold; 8] {
             "K",
             "at a steady load, temperatures of GPUs change by 2 K at most (a choice)",
         ),
+        Threshold::new(
+            "samples in half a minute, for fewer of which it must rise by more",
+            MIN_SAMPLES as f64,
+            "samples",
+            "the mean power of few samples does not show the load (a choice)",
+        ),
+        Threshold::new("that much more", MORE, "times", "a choice"),
         Threshold::new(
             "largest change of any of these",
             STEADY,
@@ -176,7 +187,9 @@ fn excess_before(view: &View<'_>, gpu: &Listed<'_>, node: &[Listed<'_>], now: f6
     let (oldest, _) = celsius.told_within(view.now, BEFORE[1]).last()?;
     let is_covered = view.now.seconds_since(oldest) >= f64::midpoint(BEFORE[0], BEFORE[1]);
     let before = excess(view, gpu, node, BEFORE).filter(|_| is_covered)?;
-    if now - before < MIN_RISE {
+    let samples = celsius.told_within(view.now, NOW[1]).count();
+    let least = if samples < MIN_SAMPLES { MORE } else { 1.0 } * MIN_RISE;
+    if now - before < least {
         return None;
     }
     let others = node.iter().filter(|other| other.index != gpu.index);
