@@ -172,6 +172,7 @@ pub const DETECTORS: &[Build] = &[
     rules::miscabled_rail::build,
     rules::gpu_health::build,
     rules::gpu_presence::build,
+    rules::nic_presence::build,
     rules::gpu_xid::build,
     rules::gpu_recovery::build,
     rules::slow_gpu::build,

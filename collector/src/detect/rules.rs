@@ -15,6 +15,7 @@ pub mod late_rank;
 pub mod lossy_cable;
 pub mod marked_nics;
 pub mod miscabled_rail;
+pub mod nic_presence;
 pub mod node_hardware;
 pub mod odd_config;
 pub mod pause_circle;

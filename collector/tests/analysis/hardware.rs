@@ -229,3 +229,39 @@ fn most_ports_of_a_node_at_a_part_of_their_speed_are_one_fault_of_the_node() {
         ],
     );
 }
+
+/// What a port of node 3 receives, bytes a second, and when its device leaves the node's pages and is back.
+fn leaving(rate: f64, device: &'static str, away: std::ops::Range<u64>) -> Box<Fault> {
+    Box::new(move |node, seconds, mut page: String| {
+        for rail in 0..super::RAILS {
+            let bytes = rate * seconds as f64;
+            page += &format!(
+                "railscope_rdma_port_receive_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {bytes}\n"
+            );
+        }
+        if node != 3 || !away.contains(&seconds) {
+            return page;
+        }
+        let is_left = |line: &&str| !line.contains(&format!("device=\"{device}"));
+        let left = page.lines().filter(is_left);
+        left.map(|line| format!("{line}\n")).collect()
+    })
+}
+
+#[test]
+fn a_nic_that_leaves_the_pages_of_its_node_in_the_midst_of_traffic_is_down() {
+    let named = |rate, device, away| {
+        let fault = leaving(rate, device, away);
+        let views = super::views((5, 0), &fault);
+        views.map(|view| incidents(&view)).collect::<Vec<_>>()
+    };
+    let gone = named(1e10, "mlx5_1", 60..1000);
+    assert_eq!(gone[29], ["port-down link/n3:mlx5_1/1 gpus=0 []"]);
+    let nothing = |named: Vec<Vec<String>>| named.iter().all(Vec::is_empty);
+    assert!(nothing(named(1e6, "mlx5_1", 60..1000)), "given away");
+    assert!(nothing(named(1e10, "mlx5_1", 60..75)), "a driver restarts");
+    assert!(
+        nothing(named(1e10, "mlx5_", 60..1000)),
+        "nothing is told of any"
+    );
+}
