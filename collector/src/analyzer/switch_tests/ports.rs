@@ -81,15 +81,11 @@ pub(super) struct Port {
 }
 
 pub(super) fn lab_of(ports: &[Port]) -> Lab {
-    lab_after(0, |_| 0.0, ports)
+    lab_after(0, [0.0; 2], ports)
 }
 
-/// The same after so many readings in which the ports were not paused and marked a share of what they mark, of a quarter more bytes.
-pub(super) fn lab_after(
-    readings: usize,
-    marked_before: impl Fn(&Port) -> f64,
-    ports: &[Port],
-) -> Lab {
+/// The same after so many readings in which the ports were not paused, and marked and sent these shares of what they do.
+pub(super) fn lab_after(readings: usize, before: [f64; 2], ports: &[Port]) -> Lab {
     let mut lab = leaves();
     lab.host("n1", ("a", 10));
     lab.host("n2", ("b", 10));
@@ -103,7 +99,7 @@ pub(super) fn lab_after(
         for own in ports {
             let (switch, port) = own.at;
             let (paused, marked, bytes) = if reading < readings {
-                (0.0, marked_before(own) * own.marked, 1.25 * own.bytes)
+                (0.0, before[0] * own.marked, before[1] * own.bytes)
             } else {
                 (own.paused, own.marked, own.bytes)
             };

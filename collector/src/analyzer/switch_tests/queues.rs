@@ -5,7 +5,7 @@ use crate::detect::rules::switch_ports;
 
 /// What is named where these queues are new.
 fn named(ports: &[Port]) -> Vec<String> {
-    lab_after(12, |_| 0.0, ports).said_by(switch_ports::build)
+    lab_after(12, [0.0, 1.25], ports).said_by(switch_ports::build)
 }
 
 #[test]
@@ -119,15 +119,18 @@ fn a_queue_that_always_stands_while_a_job_runs_is_how_it_sends() {
         marked,
         bytes,
     };
-    let at = |bytes, share_before: f64, readings| {
+    let at = |bytes, before: [f64; 2], readings| {
         let others = ["2", "3", "4"].map(|other| port(other, 0.0, 5e10));
         let mut all = vec![port("1", 1.2e6, bytes)];
         all.extend(others);
-        lab_after(readings, |_| share_before, &all).said_by(switch_ports::build)
+        lab_after(readings, before, &all).said_by(switch_ports::build)
     };
-    assert_eq!(at(5e10, 0.1, 12), ["path-slow link/a:1"]);
-    assert!(at(5e10, 1.0, 12).is_empty());
+    assert_eq!(at(5e10, [0.1, 1.25], 12), ["path-slow link/a:1"]);
+    assert!(at(5e10, [1.0, 1.25], 12).is_empty());
+    assert!(at(5e10, [0.1, 1.0], 12).is_empty());
+    // The job has just begun.
+    assert_eq!(at(5e10, [0.0, 0.0], 12), ["path-slow link/a:1"]);
     // What was before is not known: then only a port that sends much less than the others.
-    assert!(at(5e10, 0.0, 0).is_empty());
-    assert_eq!(at(2e10, 0.0, 0), ["path-slow link/a:1"]);
+    assert!(at(5e10, [0.0, 0.0], 0).is_empty());
+    assert_eq!(at(2e10, [0.0, 0.0], 0), ["path-slow link/a:1"]);
 }

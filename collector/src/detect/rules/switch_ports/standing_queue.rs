@@ -196,7 +196,7 @@ type Lane = (SwitchName, String, String);
 pub(super) struct Queues(BTreeMap<Lane, Past>);
 
 struct Past {
-    /// Bytes a second, and the share of packets that was marked; `None` where that is not known.
+    /// Bytes a second, and the share of packets that was marked: infinite and none if the port was idle. `None` where that is not known.
     before: Option<(f64, f64)>,
     /// When a queue last stood there.
     last: Timestamp,
@@ -218,9 +218,15 @@ impl Queues {
             window.rate_until(now.plus_seconds(-ago), span)
         };
         let before = || {
-            let sent = rate(&SWITCH_PORT_TRANSMIT_BYTES, &[port]).filter(|sent| *sent > 0.0)?;
+            let sent = rate(&SWITCH_PORT_TRANSMIT_BYTES, &[port])?;
             let marked = rate(&SWITCH_PORT_ECN_MARKED, &[port, priority])?;
-            Some((sent, marked_share(marked, sent)))
+            // A port that was idle may send anything now.
+            let was_idle = sent < SENDS * queue.sent;
+            Some(if was_idle {
+                (f64::INFINITY, 0.0)
+            } else {
+                (sent, marked_share(marked, sent))
+            })
         };
         let known = self.0.get(&lane).map(|past| past.before);
         let before = known.unwrap_or_else(before);
