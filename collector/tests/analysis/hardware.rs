@@ -262,6 +262,6 @@ fn a_nic_that_leaves_the_pages_of_its_node_in_the_midst_of_traffic_is_down() {
     assert!(nothing(named(1e10, "mlx5_1", 60..75)), "a driver restarts");
     assert!(
         nothing(named(1e10, "mlx5_", 60..1000)),
-        "nothing is told of any"
+        "no port is exported"
     );
 }

@@ -1,5 +1,5 @@
 //! NICs at which much of what arrives is marked for congestion, although less arrives than before: the link from their switch
-//! is slower than its speed says.
+//! passes less than its speed.
 //!
 //! A switch marks packets that wait in the queue of a port. If many send to one NIC at once, more arrives at it than before. If a
 //! link between switches is the bottleneck, packets to NICs of many nodes are marked. If the NIC is too slow, it pauses its
@@ -310,7 +310,7 @@ fn numbers() -> Vec<Threshold> {
             "share of the time in which the NIC sends pause, at most",
             MAX_PAUSE,
             "ratio",
-            "otherwise the NIC is slow; where pause is not counted, the evidence says so (a choice)",
+            "otherwise the NIC is slow; where pause is not counted, the evidence reports that (a choice)",
         ),
     ]
 }

@@ -138,7 +138,7 @@ mod tests {
             after.contains(&part(gpu))
         };
         assert!(is_after(10) && is_after(60));
-        assert!(!is_after(61), "still slow: a fault of its own");
+        assert!(!is_after(61), "still slow: a separate fault");
     }
 
     #[test]

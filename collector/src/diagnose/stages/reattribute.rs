@@ -19,7 +19,7 @@ use crate::detect::detector::Evidence;
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::posterior::pci_of;
 
-/// What makes packets wait on a cable between switches, or before one: it passes less, or its neighbours carry more.
+/// What makes packets wait on a cable between switches, or before one: it passes less, or others carry more because of it.
 const NARROWS: [&Class; 5] = [
     &PATH_SLOW,
     &PORT_DEGRADED,

@@ -185,7 +185,7 @@ impl<'a> Drops<'a> {
 
 impl Drops<'_> {
     /// Whether no port that is busy and drops nothing is between these.
-    fn are_neighbours(&self, ports: &[&str]) -> bool {
+    fn are_adjacent(&self, ports: &[&str]) -> bool {
         let busy = self.sent.iter().filter(|(_, sent)| **sent > 0.0);
         let mut busy: Vec<PortName> = busy.filter_map(|(port, _)| port.parse().ok()).collect();
         busy.sort();
@@ -259,7 +259,7 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
     }
 }
 
-/// Whether a switch is connected to other switches alone, and drops equally at all ports, or at neighbouring ports to several of them.
+/// Whether a switch is connected to other switches alone, and drops equally at all ports, or at adjacent ports to several of them.
 fn loses_inside(view: &View<'_>, drops: &Drops<'_>) -> bool {
     let Some(id) = view.fabric.find(&Part::Switch(drops.switch.clone())) else {
         return false;
@@ -278,7 +278,7 @@ fn loses_inside(view: &View<'_>, drops: &Drops<'_>) -> bool {
     };
     let is_card = |ports: Vec<&str>| {
         let switches: BTreeSet<_> = ports.iter().copied().filter_map(peer).collect();
-        switches.len() >= MIN_PEERS && drops.are_neighbours(&ports)
+        switches.len() >= MIN_PEERS && drops.are_adjacent(&ports)
     };
     joins_switches && (drops.equal(true).is_some() || drops.equal(false).is_some_and(is_card))
 }
