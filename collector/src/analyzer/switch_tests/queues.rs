@@ -1,6 +1,6 @@
 //! Standing queues at switch ports.
 
-use super::ports::{Port, lab_after, lab_of};
+use super::ports::{Port, lab_after};
 use crate::detect::rules::switch_ports;
 
 /// What is named where these queues are new.
