@@ -6,7 +6,7 @@
 //! sends more than the switch's others, and a limited one does not. Bursts of small jobs fill all queues equally; a limited port
 //! marks more than the others. Where many ports mark at once, only one that sends much less than its switch's others is limited. A job may
 //! send so that a queue always stands, and less on average while it writes a checkpoint; a port that is limited marks far
-//! more than before of fewer packets.
+//! more than before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,8 +47,6 @@ const MOST_AT_ONCE: usize = 2;
 const MOST_SHARE: f64 = 0.01;
 /// Share of packets that is marked, in times that of the port before.
 const NEW: f64 = 3.0;
-/// Most that the port sends, compared with before.
-const LESS: f64 = 0.9;
 /// Least age of the time before that is compared, and its least length.
 const AGO_SECONDS: [f64; 2] = [75.0, 30.0];
 /// How long is remembered what a port did before, after a queue last stood there.
@@ -59,12 +57,11 @@ const FEWER_THAN_OTHERS: f64 = 0.5;
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches, {NEW:.0} times its own share before, and sends at most {:.0} % of the bytes before; if more than {MOST_AT_ONCE} cables, and {:.0} % of busy ports between switches, have such a queue, or where what was before is not known, it sends at most {FEWER_THAN_OTHERS} times that median",
+        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches, and {NEW:.0} times its own share before; if more than {MOST_AT_ONCE} cables, and {:.0} % of busy ports between switches, have such a queue, or where what was before is not known, it sends at most {FEWER_THAN_OTHERS} times that median",
         100.0 * MIN_MARKED,
         QUEUE_SECONDS[0],
         100.0 * MAX_SENT,
         100.0 * MAX_PAUSED,
-        100.0 * LESS,
         100.0 * MOST_SHARE
     )
 }
@@ -138,12 +135,6 @@ fn compared_with_before() -> Vec<Threshold> {
             "a job may send so that a queue always stands (a choice)",
         ),
         Threshold::new(
-            "bytes sent, compared with before, at most",
-            LESS,
-            "times",
-            "a limited port slows the flows through it (a choice)",
-        ),
-        Threshold::new(
             "age of what was before, at least",
             AGO_SECONDS[0],
             "s",
@@ -196,14 +187,14 @@ type Lane = (SwitchName, String, String);
 pub(super) struct Queues(BTreeMap<Lane, Past>);
 
 struct Past {
-    /// Bytes a second, and the share of packets that was marked: infinite and none if the port was idle. `None` where that is not known.
-    before: Option<(f64, f64)>,
+    /// The share of packets that was marked; `None` where that is not known.
+    before: Option<f64>,
     /// When a queue last stood there.
     last: Timestamp,
 }
 
 impl Queues {
-    /// Whether a queue is new, and the port sends less than before; `None` where that is not known.
+    /// Whether a queue is new; `None` where that is not known.
     fn is_new(
         &mut self,
         lane: Lane,
@@ -220,19 +211,18 @@ impl Queues {
         let before = || {
             let sent = rate(&SWITCH_PORT_TRANSMIT_BYTES, &[port])?;
             let marked = rate(&SWITCH_PORT_ECN_MARKED, &[port, priority])?;
-            // A port that was idle may send anything now.
+            // What a port that was idle marked is no measure.
             let was_idle = sent < SENDS * queue.sent;
             Some(if was_idle {
-                (f64::INFINITY, 0.0)
+                0.0
             } else {
-                (sent, marked_share(marked, sent))
+                marked_share(marked, sent)
             })
         };
         let known = self.0.get(&lane).map(|past| past.before);
         let before = known.unwrap_or_else(before);
         self.0.insert(lane, Past { before, last: now });
-        let (sent, marked) = before?;
-        Some(queue.marked_share() >= NEW * marked && queue.sent <= LESS * sent)
+        before.map(|before| queue.marked_share() >= NEW * before)
     }
 
     /// Cables between switches with such a queue at one end.
