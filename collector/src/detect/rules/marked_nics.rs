@@ -139,18 +139,30 @@ impl Marked<'_, '_> {
         self.own.arrivals.marked
     }
 
-    /// What arrived before, and what is usual, if the link to the port is slow.
-    fn is_slow(&self, view: &View<'_>, ports: &[Known<'_>]) -> Option<(Arrivals, f64)> {
-        let (before, usual) = self.before.zip(usual(ports, self.own))?;
+    /// What arrived before, and what is usual, if the link to the port is slow. What looks at all ports comes last: a bottleneck of
+    /// thousands of NICs marks at all of them.
+    fn is_slow(
+        &self,
+        view: &View<'_>,
+        ports: &[Known<'_>],
+        all: &[Self],
+    ) -> Option<(Arrivals, f64)> {
+        let before = self.before?;
         let parts = Arrivals::in_parts(self.own.windows)?;
         let most = 1.0 - self.share * (1.0 - LESS);
-        let stands = parts.into_iter().all(|now| {
-            let least = MIN_MARKED.max(ABOVE_PEERS * usual).max(NEW * before.marked);
-            now.marked >= self.share * least && now.bytes <= most * before.bytes
-        });
+        let has_at_least = |marked| parts.iter().all(|now| now.marked >= self.share * marked);
+        let has_less = parts.iter().all(|now| now.bytes <= most * before.bytes);
         let pauses = || self.own.sent_pause().is_some_and(|share| share > MAX_PAUSE);
-        let is_slow = stands && !pauses() && !has_more(view, ports, self);
-        is_slow.then_some((before, usual))
+        if !has_less
+            || !has_at_least(MIN_MARKED.max(NEW * before.marked))
+            || !self.is_alone(view, all)
+            || pauses()
+            || has_more(view, ports, self)
+        {
+            return None;
+        }
+        let usual = usual(ports, self.own)?;
+        has_at_least(ABOVE_PEERS * usual).then_some((before, usual))
     }
 
     /// Whether none of the others that stand out as it does has a job or a leaf in common with it. Those of no known job may be of
@@ -230,8 +242,7 @@ impl Detector for MarkedNics {
         let marked = ports.iter().filter_map(|own| self.marked(view, own));
         let marked: Vec<_> = marked.collect();
         for port in &marked {
-            let slow = port.is_slow(view, &ports);
-            if let Some(past) = slow.filter(|_| port.is_alone(view, &marked)) {
+            if let Some(past) = port.is_slow(view, &ports, &marked) {
                 out.push(evidence(view, port.own, &port.named, past));
                 if let Some(known) = self.known.get_mut(&port.named) {
                     known.reported = Some(view.now);
