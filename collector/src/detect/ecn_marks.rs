@@ -3,7 +3,7 @@
 use super::registry::Threshold;
 
 /// Bytes of a packet, the largest of RDMA: counters of bytes and of marked packets are known where those of packets are not.
-const PACKET_BYTES: f64 = 4096.0;
+pub(crate) const PACKET_BYTES: f64 = 4096.0;
 
 /// The size of a packet as a threshold.
 pub(crate) fn packet_size() -> Threshold {

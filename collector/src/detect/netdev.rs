@@ -33,9 +33,17 @@ pub(crate) fn port_of(history: &NodeHistory, netdev: &str) -> Option<RdmaPort> {
         return Some(RdmaPort { device, port: 1 });
     }
     let labels = rdma_port(history, netdev)?;
+    port_named(
+        labels.get(label!(RDMA_PORT, "device"))?,
+        labels.get(label!(RDMA_PORT, "port"))?,
+    )
+}
+
+/// The port that the labels `device` and `port` name.
+pub(crate) fn port_named(device: &str, port: &str) -> Option<RdmaPort> {
     Some(RdmaPort {
-        device: labels.get(label!(RDMA_PORT, "device"))?.parse().ok()?,
-        port: labels.get(label!(RDMA_PORT, "port"))?.parse().ok()?,
+        device: device.parse().ok()?,
+        port: port.parse().ok()?,
     })
 }
 

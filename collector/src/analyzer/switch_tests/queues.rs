@@ -35,8 +35,8 @@ fn a_queue_that_stands_at_a_port_which_sends_little_is_named_unless_the_port_is_
     );
 }
 
-#[test]
-fn a_queue_at_a_port_that_sends_more_than_the_others_is_of_flows_that_share_it() {
+/// A port with a queue that sends this much, beside three without that send 5e10 bytes.
+fn beside_others(bytes: f64) -> Vec<Port> {
     let port = |port, marked, bytes| Port {
         at: ("a", port),
         direction: "receive",
@@ -44,13 +44,17 @@ fn a_queue_at_a_port_that_sends_more_than_the_others_is_of_flows_that_share_it()
         marked,
         bytes,
     };
-    let (marked, bytes) = (1.2e6, 5e10);
-    let with_others = |bytes| {
-        let others = ["2", "3", "4"].map(|other| port(other, 0.0, 5e10));
-        let mut all = vec![port("1", marked, bytes)];
-        all.extend(others);
-        named(&all)
-    };
+    let others = ["2", "3", "4"].map(|other| port(other, 0.0, 5e10));
+    [port("1", 1.2e6, bytes)]
+        .into_iter()
+        .chain(others)
+        .collect()
+}
+
+#[test]
+fn a_queue_at_a_port_that_sends_more_than_the_others_is_of_flows_that_share_it() {
+    let bytes = 5e10;
+    let with_others = |bytes| named(&beside_others(bytes));
     assert_eq!(with_others(bytes), ["path-slow link/a:1"]);
     assert!(with_others(1.5 * bytes).is_empty());
 }
@@ -112,18 +116,8 @@ fn of_many_queues_at_once_only_one_at_a_port_that_sends_much_less_is_named() {
 
 #[test]
 fn a_queue_that_always_stands_while_a_job_runs_is_how_it_sends() {
-    let port = |port, marked, bytes| Port {
-        at: ("a", port),
-        direction: "receive",
-        paused: 0.0,
-        marked,
-        bytes,
-    };
-    let at = |bytes, before: [f64; 2], readings| {
-        let others = ["2", "3", "4"].map(|other| port(other, 0.0, 5e10));
-        let mut all = vec![port("1", 1.2e6, bytes)];
-        all.extend(others);
-        lab_after(readings, before, &all).said_by(switch_ports::build)
+    let at = |bytes, before, readings| {
+        lab_after(readings, before, &beside_others(bytes)).said_by(switch_ports::build)
     };
     assert_eq!(at(5e10, [0.1, 1.25], 12), ["path-slow link/a:1"]);
     assert!(at(5e10, [1.0, 1.25], 12).is_empty());

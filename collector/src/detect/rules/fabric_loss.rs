@@ -22,6 +22,8 @@ use railscope_model::metric::{
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, EDGE_LOSSY, UPLINK_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View, list};
+use crate::detect::ecn_marks::PACKET_BYTES;
+use crate::detect::netdev::port_named;
 use crate::detect::peers::{self, MIN_PEERS};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory};
@@ -33,8 +35,6 @@ const LOSS_SECONDS: [f64; 2] = [60.0, 20.0];
 const MIN_LOST: f64 = 1e-5;
 /// Fewest a second: a flap of some other port brings a few.
 const MIN_RATE: f64 = 1.0;
-/// Bytes of the largest packet of RDMA: there are at least so many packets as bytes divided by it.
-const PACKET_BYTES: f64 = 4096.0;
 /// Largest share of all lost packets that one NIC may send, or miss: beyond it the loss is its own.
 const MOST_OF_ONE: f64 = 0.5;
 /// Errors that ports of hosts count, as a share of the lost packets: from here on they explain the loss.
@@ -257,10 +257,7 @@ fn of_node<'a>(
             };
             lost >= MIN_RATE && lost >= MIN_LOST * bytes / PACKET_BYTES
         });
-        let port = RdmaPort {
-            device: device.parse().ok()?,
-            port: port.parse().ok()?,
-        };
+        let port = port_named(device, port)?;
         Some(Loss {
             node,
             port,

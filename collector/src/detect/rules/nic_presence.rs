@@ -11,6 +11,7 @@ use railscope_model::reading::Labels;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PORT_DOWN};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::netdev::port_named;
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory};
 
@@ -135,11 +136,7 @@ impl Detector for NicPresence {
 /// The port of a series.
 fn port_of(labels: &Labels) -> Option<RdmaPort> {
     let mut labels = labels.values();
-    let (device, port) = (labels.next()?, labels.next()?);
-    Some(RdmaPort {
-        device: device.parse().ok()?,
-        port: port.parse().ok()?,
-    })
+    port_named(labels.next()?, labels.next()?)
 }
 
 impl Node {

@@ -8,6 +8,7 @@ use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, NOISY_NEIGHBOUR};
 use crate::detect::cohort::Usual;
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::netdev::port_named;
 use crate::detect::peers;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
@@ -211,10 +212,10 @@ fn rows(history: &NodeHistory) -> Vec<PortRows> {
     });
     let port = |(row, labels): &(u32, &Labels)| {
         let mut names = labels.values();
-        let (device, port) = (names.next()?.parse().ok()?, names.next()?.parse().ok()?);
+        let port = port_named(names.next()?, names.next()?)?;
         let twin = received.iter().find(|(_, other)| other == labels);
         let rows = [Some(*row), twin.map(|(row, _)| *row)];
-        Some((RdmaPort { device, port }, rows))
+        Some((port, rows))
     };
     sent.iter().filter_map(port).collect()
 }

@@ -15,6 +15,7 @@ use super::{LOSS_SECONDS, MIN_LOST, MIN_RATE, NAME};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::EDGE_LOSSY;
 use crate::detect::detector::{Evidence, Explanation, View};
+use crate::detect::netdev::port_named;
 use crate::detect::peers::{self, MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory};
@@ -135,10 +136,7 @@ fn of_node<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Sender<'a>> 
         }
         Some(Sender {
             node,
-            port: RdmaPort {
-                device: device.parse().ok()?,
-                port: port.parse().ok()?,
-            },
+            port: port_named(device, port)?,
             rate,
             share,
         })

@@ -1,13 +1,13 @@
 //! What arrives at each NIC's port, and how much of it is marked.
 
-use railscope_model::identity::{NodeName, RdmaPort};
+use railscope_model::identity::NodeName;
 use railscope_model::metric::{RDMA_ECN_MARKED, RDMA_PORT_RECEIVE_BYTES};
 
 use super::super::slow_receiver::pauses::{in_parts, sent_pause};
 use super::{BUSY, MIN_BYTES, NEWEST_SECONDS, Port, WINDOW_SECONDS};
 use crate::detect::detector::View;
 use crate::detect::ecn_marks::marked_share;
-use crate::detect::netdev::nic_of;
+use crate::detect::netdev::{nic_of, port_named};
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::store::{Increase, NodeHistory, Window};
 
@@ -55,8 +55,7 @@ pub(super) struct Known<'a> {
 impl Known<'_> {
     pub(super) fn named(&self) -> Option<Port> {
         let [device, port] = self.port;
-        let (device, port) = (device.parse().ok()?, port.parse().ok()?);
-        Some((self.node.clone(), RdmaPort { device, port }))
+        Some((self.node.clone(), port_named(device, port)?))
     }
 
     /// The share of the time for which its NIC pauses the switch, or an interface of the node whose NIC is not known; `None` where

@@ -181,9 +181,7 @@ impl<'a> Drops<'a> {
             ports.len() > 2 && shares().all(|share| share > 0.0 && most <= EQUALLY * share);
         are_equal.then(|| ports.into_keys().collect())
     }
-}
 
-impl Drops<'_> {
     /// Whether no port that is busy and drops nothing is between these.
     fn are_adjacent(&self, ports: &[&str]) -> bool {
         let busy = self.sent.iter().filter(|(_, sent)| **sent > 0.0);
