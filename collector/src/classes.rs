@@ -271,7 +271,7 @@ pub static HOST_HARDWARE: Class = Class {
     name: "host-hardware",
     severity: Severity::Warning,
     title: "Node reports a hardware fault",
-    action: "Check the BMC's event log and replace the part that it names: fan, power supply, memory module; for a hot CPU repair the heat sink or the air flow.",
+    action: "Check the BMC's event log and replace the part that it names: power supply, memory module, drive; for a hot CPU repair the heat sink or the air flow.",
 };
 
 /// A node, or one of its NICs, lacks receive buffers.

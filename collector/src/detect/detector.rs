@@ -6,6 +6,7 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 use railscope_model::metric::{
     GPU_DRAM_BANDWIDTH, GPU_MEMORY_USED, GPU_TENSOR_ACTIVE, Kind, Metric, RDMA_RETRANSMITS,
+    SENSOR_ALARM,
 };
 
 use crate::classes::{Class, GPU_SLOW, Severity};
@@ -80,9 +81,9 @@ impl Evidence {
         let of_work =
             [&GPU_TENSOR_ACTIVE, &GPU_DRAM_BANDWIDTH, &GPU_MEMORY_USED].map(|metric| metric.name);
         let may_be_work = self.class == &GPU_SLOW && of_work.contains(&self.signal);
-        // EFA retransmits at once, over other paths.
-        let is_repaired = self.signal == RDMA_RETRANSMITS.name;
-        if may_be_work || is_repaired {
+        // EFA retransmits at once, over other paths; and nodes have more fans than they need.
+        let is_redundant = [&RDMA_RETRANSMITS, &SENSOR_ALARM].map(|metric| metric.name);
+        if may_be_work || is_redundant.contains(&self.signal) {
             Severity::Warning
         } else {
             self.class.severity

@@ -9,7 +9,10 @@ use railscope_model::metric::GPU_RECOVERY_ACTION;
 
 use crate::assemble::node_parts::{gpus_behind, gpus_below, gpus_routed_over};
 use crate::classes::belief::SURE_ENOUGH_TO_PAGE;
-use crate::classes::{Class, GPU_MEMORY, HOST_DOWN, PORT_DOWN, SWITCH_DOWN, Severity};
+use crate::classes::signs::is_of_clock;
+use crate::classes::{
+    Class, GPU_MEMORY, GPU_SLOW, HOST_DOWN, NVLINK_ERRORS, PORT_DOWN, SWITCH_DOWN, Severity,
+};
 use crate::detect::detector::{Evidence, Explanation};
 use crate::diagnose::stages::lost_links::{Earlier, bundles, is_lost_cable, parents};
 use crate::diagnose::stages::maintenance::Window;
@@ -212,18 +215,7 @@ pub(crate) fn describe(
     mut findings: Vec<Finding>,
     now: Timestamp,
 ) -> Incident {
-    // A memory error is the cause of the reset that the driver asks for.
-    let is_request = |own: &Evidence| own.signal == GPU_RECOVERY_ACTION.name;
-    let is_memory_error = |own: &Evidence| own.class == &GPU_MEMORY && !is_request(own);
-    let has_memory_error = findings.iter().any(|own| is_memory_error(&own.evidence));
-    findings.sort_by(|a, b| {
-        let (a, b) = (&a.evidence, &b.evidence);
-        let rank = |own: &Evidence| (has_memory_error && is_request(own), own.class.order());
-        let by_class = rank(a).cmp(&rank(b));
-        by_class
-            .then_with(|| b.effect.total_cmp(&a.effect))
-            .then_with(|| (&a.part, &a.statement).cmp(&(&b.part, &b.statement)))
-    });
+    sort_by_cause(&mut findings);
     let worst = findings
         .first()
         .map_or(&PORT_DOWN, |finding| finding.evidence.class);
@@ -277,6 +269,30 @@ pub(crate) fn describe(
     incident
 }
 
+/// Puts the finding that is nearest to the cause first.
+///
+/// A memory error is the cause of the reset that the driver asks for. Errors of NVLinks, which send again what was corrupted, are the
+/// cause of work that takes longer although the clock is as it should be.
+fn sort_by_cause(findings: &mut [Finding]) {
+    let is_request = |own: &Evidence| own.signal == GPU_RECOVERY_ACTION.name;
+    let is_memory_error = |own: &Evidence| own.class == &GPU_MEMORY && !is_request(own);
+    let is_link_error = |own: &Evidence| own.class == &NVLINK_ERRORS;
+    let any = |is: &dyn Fn(&Evidence) -> bool| findings.iter().any(|own| is(&own.evidence));
+    let (memory, links) = (any(&is_memory_error), any(&is_link_error));
+    let is_effect = |own: &Evidence| {
+        let waits = own.class == &GPU_SLOW && !is_of_clock(own);
+        (memory && is_request(own)) || (links && waits)
+    };
+    let rank = |own: &Evidence| (is_effect(own), own.class.order());
+    findings.sort_by(|a, b| {
+        let (a, b) = (&a.evidence, &b.evidence);
+        rank(a)
+            .cmp(&rank(b))
+            .then_with(|| b.effect.total_cmp(&a.effect))
+            .then_with(|| (&a.part, &a.statement).cmp(&(&b.part, &b.statement)))
+    });
+}
+
 /// Severity of an incident: one that probably has another cause does not page.
 pub(crate) fn severity_of(worst: Severity, posterior: f64) -> Severity {
     if posterior >= SURE_ENOUGH_TO_PAGE {
@@ -298,4 +314,57 @@ pub(crate) fn short_id(text: &str) -> String {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
     format!("{:08x}", hash >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use railscope_model::metric::{GPU_CLOCK, SENSOR_ALARM};
+
+    use super::*;
+    use crate::classes::{GPU_ERROR, GPU_THERMAL, HOST_COOLING};
+    use crate::detect::found::{found, part};
+
+    const GPU: &str = "gpu/n1:2";
+
+    /// The class and the severity of an incident of one GPU with findings of these classes and signals.
+    fn of(findings: &[(&'static Class, &'static str)]) -> (&'static str, Severity) {
+        let findings = findings.iter().map(|(class, signal)| {
+            let mut finding = found(class.name, class, GPU, &[]);
+            finding.evidence.signal = signal;
+            finding
+        });
+        let fabric = Fabric::default();
+        let incident = describe(&fabric, &part(GPU), findings.collect(), Timestamp(0));
+        (incident.class.name, incident.severity)
+    }
+
+    #[test]
+    fn nvlinks_that_send_again_are_why_work_takes_longer_and_not_why_a_clock_is_low() {
+        let errors = (&NVLINK_ERRORS, "railscope_gpu_nvlink_errors_total");
+        let waits = (&GPU_SLOW, "railscope_gpu_sm_active_ratio");
+        let (alone, beside) = (of(&[errors]), of(&[waits, errors]));
+        assert_eq!(alone, ("nvlink-errors", Severity::Warning));
+        assert_eq!(beside, ("nvlink-errors", Severity::Critical));
+        assert_eq!(of(&[waits]), ("gpu-slow", Severity::Critical));
+        let hot = (&GPU_THERMAL, "");
+        assert_eq!(of(&[waits, errors, hot]).0, "nvlink-errors");
+        let clock = (&GPU_SLOW, GPU_CLOCK.name);
+        assert_eq!(of(&[clock, errors]).0, "gpu-slow");
+    }
+
+    #[test]
+    fn a_failed_fan_is_a_ticket_until_gpus_are_slower() {
+        let fan = (&HOST_COOLING, SENSOR_ALARM.name);
+        let slower = (&HOST_COOLING, GPU_CLOCK.name);
+        assert_eq!(of(&[fan]), ("host-cooling", Severity::Warning));
+        assert_eq!(of(&[fan, slower]), ("host-cooling", Severity::Critical));
+    }
+
+    #[test]
+    fn a_memory_error_is_why_the_driver_asks_for_a_reset() {
+        let asked = (&GPU_ERROR, GPU_RECOVERY_ACTION.name);
+        let memory = (&GPU_MEMORY, "");
+        assert_eq!(of(&[asked]).0, "gpu-error");
+        assert_eq!(of(&[asked, memory]).0, "gpu-memory");
+    }
 }

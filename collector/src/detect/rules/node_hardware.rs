@@ -1,4 +1,6 @@
 //! Hardware faults that a node reports: fans, power supplies, temperatures, memory, throttled processors.
+//!
+//! A failed fan is a fault of the cooling: a ticket as long as no GPU is slower for it.
 
 use std::collections::BTreeMap;
 use std::ops::Add as _;
@@ -8,7 +10,7 @@ use railscope_model::metric::{
     CPU_FREQUENCY, CPU_THROTTLES, MEMORY_ERRORS, Metric, SENSOR, SENSOR_ALARM,
 };
 
-use crate::classes::{Class, HOST_HARDWARE};
+use crate::classes::{Class, HOST_COOLING, HOST_HARDWARE};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::gpus;
 use crate::detect::peers;
@@ -18,6 +20,8 @@ use crate::store::{Increase, NodeHistory};
 
 /// The state of a sensor that is critical; 1 is a warning, 0 nominal.
 const CRITICAL: f64 = 2.0;
+/// The kind of a sensor that is part of a node's cooling.
+const FAN: &str = "fan";
 /// For how long the state must hold, and the window over which errors are counted.
 const HELD_SECONDS: f64 = 30.0;
 /// See [`HELD_SECONDS`].
@@ -135,6 +139,10 @@ impl Detector for NodeHardware {
             signal: metric.name,
             thresholds,
         };
+        let fan = Rule {
+            class: &HOST_COOLING,
+            ..of(&SENSOR_ALARM, alarm_thresholds())
+        };
         let counter = |metric: &'static Metric| {
             let limits = LIMITS.iter().filter(|limit| limit.metric == metric);
             let mut thresholds: Vec<_> = limits
@@ -180,6 +188,7 @@ impl Detector for NodeHardware {
             held(),
         ]);
         vec![
+            fan,
             of(&SENSOR_ALARM, alarm_thresholds()),
             counter(&MEMORY_ERRORS),
             counter(&CPU_THROTTLES),
@@ -248,13 +257,20 @@ fn alarms(view: &View<'_>, out: &mut Vec<Evidence>) {
             "The hardware of {node} reports a critical state of {}: {}.",
             match kind {
                 "power" => "a power supply",
-                "fan" => "a fan",
+                FAN => "a fan",
                 "temperature" => "a temperature",
                 other => other,
             },
             names.join(", ")
         );
-        out.push(evidence(node, &SENSOR_ALARM, statement));
+        let class = match kind {
+            FAN => &HOST_COOLING,
+            _ => &HOST_HARDWARE,
+        };
+        out.push(Evidence {
+            class,
+            ..evidence(node, &SENSOR_ALARM, statement)
+        });
     }
 }
 
