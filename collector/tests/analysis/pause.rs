@@ -133,6 +133,13 @@ fn a_nic_that_its_switch_halts_is_named_if_it_is_the_only_one() {
     };
     let slow = "slow-receiver pcie/n2:0000:11:00.0 gpus=1 [gpu/n2:1]";
     check(&lanes(slow_receiver, 1e7), &[slow]);
+    // What pauses its switch for so short a time holds no sender back for so long.
+    let both = |node, rail| match (node, rail) {
+        (5, 1) => [0.7, 0.0],
+        (2, 1) => [0.0, 0.12],
+        _ => [0.0; 2],
+    };
+    check(&lanes(both, 1e7), &[slow, storm]);
 }
 
 /// Seconds in which PCIe took too little of what interface `eth1` of these nodes received, by seconds since the start.

@@ -218,7 +218,8 @@ fn a_port_without_a_known_cable_that_sends_pause_without_end_is_stuck_unless_its
         lab.said_by(pause_circle::build)
     };
     assert_eq!(told(0.0, 0.0), ["pfc-storm link/b:20"]);
-    assert!(told(0.2, 0.0).is_empty(), "it passes the pause on");
+    assert!(told(0.4, 0.0).is_empty(), "it passes the pause on");
+    assert_eq!(told(0.1, 0.0), ["pfc-storm link/b:20"]);
     assert!(told(0.0, 5e9).is_empty(), "something arrives");
 }
 
@@ -253,7 +254,10 @@ fn a_port_that_alone_halts_one_nic_is_stuck_unless_its_switch_is_congested_or_pa
     assert_eq!(told(0.8, 0.0, 0.0, 1e9), ["pfc-storm link/n0:mlx5_0/1"]);
     assert!(told(0.3, 0.0, 0.0, 1e9).is_empty(), "for a short time");
     assert!(told(0.8, 0.2, 0.0, 1e9).is_empty(), "another NIC too");
-    assert!(told(0.8, 0.0, 0.2, 1e9).is_empty(), "it passes pause on");
+    assert!(told(0.8, 0.0, 0.3, 1e9).is_empty(), "it passes pause on");
+    let beside = ["pfc-storm link/n0:mlx5_0/1"];
+    assert_eq!(told(0.8, 0.0, 0.1, 1e9), beside, "more than it is paused");
+    assert_eq!(told(0.8, 0.02, 0.0, 1e9), beside);
     assert!(told(0.8, 0.0, 0.0, 45e9).is_empty(), "its uplink is full");
 }
 

@@ -2,7 +2,7 @@
 
 mod halted_nics;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::LinkId;
 use railscope_model::identity::{Part, PortName, SwitchName};
@@ -35,6 +35,9 @@ const NAME: &str = "pause-circle";
 const HALTED: f64 = 0.5;
 /// Most pause elsewhere, as a share of that of a NIC that is halted alone.
 const OF_HALTED: f64 = 0.1;
+/// How many times as long as anything pauses the switch it must pause the NIC: a switch that is paused holds its senders back for
+/// no longer.
+const BEYOND_PAUSED: f64 = 3.0;
 /// Share of its speed from which a port is full: pause toward its senders is congestion.
 const FULL: f64 = 0.8;
 
@@ -86,10 +89,11 @@ impl Detector for PauseCircle {
             return Explanation {
                 check: "A switch permanently pauses another switch, or a port whose cable is not known, or most of the time one NIC alone, although nothing pauses it.",
                 threshold: format!(
-                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused; toward a NIC {:.0} % of {WINDOW_SECONDS:.0} s, if no other port sends pause and none carries {:.0} % of its speed; by the NIC's own counter, if no other NIC of the switch is paused, and no NIC pauses its switch, {:.0} % as long",
+                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused; toward a NIC {:.0} % of {WINDOW_SECONDS:.0} s, if no other port sends pause {:.0} % as long, nothing pauses the switch for a third of that and no port carries {:.0} % of its speed; by the NIC's own counter, if no other NIC of the switch is paused {:.0} % as long, and no NIC pauses its switch for a third of that",
                     100.0 * DEAD,
                     100.0 * MOST_CARRIED,
                     100.0 * HALTED,
+                    100.0 * OF_HALTED,
                     100.0 * FULL,
                     100.0 * OF_HALTED
                 ),
@@ -132,10 +136,16 @@ impl Detector for PauseCircle {
                 source,
             ),
             Threshold::new(
-                "most pause of other NICs, where only the NIC's own counter reports the pause",
+                "most pause of other NICs",
                 OF_HALTED,
                 "ratio of its share",
-                "congestion pauses several senders, and a NIC that pauses its switch is the cause (a choice)",
+                "congestion pauses several senders (a choice)",
+            ),
+            Threshold::new(
+                "as long as a NIC or a switch pauses that switch",
+                BEYOND_PAUSED,
+                "times",
+                "one that is paused pauses its senders for no longer; three, for both are measured with a delay (a choice)",
             ),
             Threshold::new(
                 "share of its speed that no port of that switch carries",
@@ -164,13 +174,14 @@ struct Sends<'a> {
 fn stuck_at_edge(view: &View<'_>, out: &mut Vec<Evidence>) {
     for (switch, history) in view.history.fresh_switches(view.now) {
         let mut sends = Vec::new();
-        let mut paused = BTreeSet::new();
+        let mut paused: BTreeMap<&str, f64> = BTreeMap::new();
         for (labels, window) in history.moving(&SWITCH_PORT_PFC_PAUSE_SECONDS) {
             let labels: Vec<&str> = labels.values().collect();
             let share = |seconds| window.newest_increase(seconds).map_or(0.0, Increase::rate);
             match labels[..] {
                 [_, priority, "receive"] if share(WINDOW_SECONDS) > MIN_PAUSE => {
-                    paused.insert(priority);
+                    let most = paused.entry(priority).or_default();
+                    *most = most.max(share(WINDOW_SECONDS));
                 }
                 [port, priority, "transmit"] => sends.push(Sends {
                     port,
@@ -181,8 +192,9 @@ fn stuck_at_edge(view: &View<'_>, out: &mut Vec<Evidence>) {
                 _ => {}
             }
         }
-        let is_paused = !paused.is_empty();
-        sends.retain(|sends| !paused.contains(sends.priority));
+        let of_it = |priority| paused.get(priority).copied().unwrap_or(0.0);
+        sends.retain(|sends| BEYOND_PAUSED * of_it(sends.priority) <= sends.share);
+        let most = paused.values().copied().fold(0.0, f64::max);
         let tells = || {
             let mut series = history.series(&SWITCH_PORT_PFC_PAUSE_SECONDS);
             series.any(|(labels, _)| labels.values().nth(2) == Some("receive"))
@@ -191,9 +203,7 @@ fn stuck_at_edge(view: &View<'_>, out: &mut Vec<Evidence>) {
         if sends.iter().any(halts) && tells() {
             let without = sends.iter().filter(|sends| sends.lately > DEAD);
             out.extend(without.filter_map(|sends| without_cable(view, switch, history, sends)));
-            if !is_paused {
-                out.extend(at_nic(view, switch, history, &sends));
-            }
+            out.extend(at_nic(view, switch, history, &sends, most));
         }
     }
 }
@@ -226,16 +236,18 @@ fn at_nic(
     switch: &SwitchName,
     history: &NodeHistory,
     sends: &[Sends<'_>],
+    paused: f64,
 ) -> Option<Evidence> {
-    let most = |a: &&Sends<'_>, b: &&Sends<'_>| a.share.total_cmp(&b.share);
-    let first = sends.iter().max_by(most)?;
+    let by_share = |a: &&Sends<'_>, b: &&Sends<'_>| a.share.total_cmp(&b.share);
+    let first = sends.iter().max_by(by_share)?;
     let others = sends.iter().filter(|other| other.port != first.port);
     let told = history.series(&SWITCH_PORT_PFC_PAUSE_SECONDS);
     let ports: BTreeSet<&str> = told
         .filter_map(|(labels, _)| labels.values().next())
         .collect();
     let (port, priority, share) = (first.port, first.priority, first.share);
-    let is_alone = others.map(|other| other.share).fold(0.0, f64::max) < MIN_PAUSE;
+    let most = others.map(|other| other.share).fold(0.0, f64::max);
+    let is_alone = most <= OF_HALTED * share && BEYOND_PAUSED * paused <= share;
     let near = cable_at(view.fabric, switch, port)?;
     let leads_to_nic = !matches!(view.fabric.vertex(near.peer).part, Part::Switch(_));
     if !(leads_to_nic && is_alone && share > HALTED && ports.len() >= MIN_PEERS)
@@ -244,9 +256,11 @@ fn at_nic(
         return None;
     }
     let statement = format!(
-        "Port {port} of {switch} has sent pause on priority {priority} for {:.0} % of the last {WINDOW_SECONDS:.0} s, no other of the switch's {} ports as much as 1 %, none is paused and none is full.",
+        "Port {port} of {switch} has sent pause on priority {priority} for {:.0} % of the last {WINDOW_SECONDS:.0} s, no other of the switch's {} ports for more than {:.1} %; none is paused for more than {:.1} %, and none is full.",
         100.0 * share,
-        ports.len()
+        ports.len(),
+        100.0 * most,
+        100.0 * paused
     );
     Some(storm(view, view.fabric.cable_part(near.id)?, statement))
 }

@@ -6,7 +6,7 @@ use railscope_model::metric::{
     RDMA_PORT_UP, SWITCH_PORT_PFC_PAUSE_SECONDS,
 };
 
-use super::{HALTED, OF_HALTED, any_port_is_full, storm};
+use super::{BEYOND_PAUSED, HALTED, OF_HALTED, any_port_is_full, storm};
 use crate::detect::detector::{Evidence, View};
 use crate::detect::netdev::port_of;
 use crate::detect::pause_graph::{MOST_CARRIED, WINDOW_SECONDS};
@@ -101,7 +101,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Evidence> {
     let (share, priority) = halted.received;
     let sent = nics.iter().filter_map(|nic| nic.sent).fold(0.0, f64::max);
     let port = port_of(halted.history, halted.netdev)?;
-    if share <= HALTED || sent > OF_HALTED * share || is_congested(view, halted, &port) {
+    if share <= HALTED || BEYOND_PAUSED * sent > share || is_congested(view, halted, &port) {
         return None;
     }
     let leaf = halted.leaf(view);
