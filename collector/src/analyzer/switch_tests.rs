@@ -4,6 +4,7 @@ mod credits;
 mod drops;
 mod ports;
 mod queues;
+mod waits;
 
 use std::collections::BTreeMap;
 

@@ -1,16 +1,21 @@
 //! What ports of switches report about the switch: packets that it drops, uplinks of which it uses
-//! only some, queues that stand.
+//! only some, queues that stand, ports that wait for credits.
 
 mod drops;
+mod past;
 mod standing_queue;
+mod waiting_cable;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{Part, SwitchName};
-use railscope_model::metric::{Metric, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES};
+use railscope_model::metric::{
+    Metric, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
+};
 
 use self::standing_queue::Queues;
+use self::waiting_cable::Waiting;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, ECMP_POLARISED, PATH_SLOW, SWITCH_QOS, UPLINK_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
@@ -39,6 +44,7 @@ struct SwitchPorts {
     bytes: PortSeries<2>,
     leaves: Leaves,
     queues: Queues,
+    waiting: Waiting,
 }
 
 /// Builds the detector.
@@ -50,6 +56,7 @@ pub fn build() -> Box<dyn Detector> {
         ]),
         leaves: Leaves::default(),
         queues: Queues::default(),
+        waiting: Waiting::default(),
     })
 }
 
@@ -64,15 +71,22 @@ impl Detector for SwitchPorts {
         self.leaves.refresh(view);
         polarised(view, &self.leaves, &self.bytes, out);
         self.queues.find(view, out);
+        self.waiting.find(view, out);
     }
 
     fn remembers(&self) -> bool {
         true
     }
 
-    fn explain(&self, class: &Class, _: &str) -> Explanation {
+    fn explain(&self, class: &Class, signal: &str) -> Explanation {
         if [&SWITCH_QOS, &UPLINK_LOSSY].contains(&class) {
             drops::explain(class)
+        } else if signal == SWITCH_PORT_TRANSMIT_WAIT.name {
+            Explanation {
+                check: "A port between switches waits for credits, although the next switch waits for none itself.",
+                threshold: waiting_cable::words(),
+                clears: "The port waits no longer than others for each byte.",
+            }
         } else if class == &PATH_SLOW {
             Explanation {
                 check: "A port between switches has a standing queue, although it could send more and is not paused.",
@@ -101,6 +115,7 @@ impl Detector for SwitchPorts {
             lossy,
             Rule::new(&ECMP_POLARISED, uplinks),
             standing_queue::rule(),
+            waiting_cable::rule(),
         ]
     }
 }

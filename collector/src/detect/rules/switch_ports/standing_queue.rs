@@ -17,6 +17,7 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_BYTES,
 };
 
+use super::past::{self, Lane, NEW, Pasts, before};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
@@ -45,12 +46,6 @@ const ABOVE_USUAL: f64 = 5.0;
 const MOST_AT_ONCE: usize = 2;
 /// See [`MOST_AT_ONCE`].
 const MOST_SHARE: f64 = 0.01;
-/// Share of packets that is marked, in times that of the port before.
-const NEW: f64 = 3.0;
-/// Least age of the time before that is compared, and its least length.
-const AGO_SECONDS: [f64; 2] = [75.0, 30.0];
-/// How long is remembered what a port did before, after a queue last stood there.
-const REMEMBERED_SECONDS: f64 = 600.0;
 /// Where there are more, or where it is not known what was before, the most that a limited port sends, compared with the median of the switch's other cables to switches.
 const FEWER_THAN_OTHERS: f64 = 0.5;
 
@@ -120,39 +115,9 @@ pub(super) fn rule() -> Rule {
             "bursts fill all queues alike (a choice)",
         ),
     ];
-    let thresholds = thresholds.into_iter().chain(compared_with_before());
+    let thresholds = thresholds.into_iter().chain(past::numbers());
     let thresholds = thresholds.chain(where_many_stand());
     Rule::new(&PATH_SLOW, thresholds.collect())
-}
-
-/// The numbers of what a port did before.
-fn compared_with_before() -> Vec<Threshold> {
-    vec![
-        Threshold::new(
-            "share of packets that are marked, compared with the same port before",
-            NEW,
-            "times",
-            "a job may send so that a queue always stands (a choice)",
-        ),
-        Threshold::new(
-            "age of what was before, at least",
-            AGO_SECONDS[0],
-            "s",
-            "longer than the window (a choice)",
-        ),
-        Threshold::new(
-            "length of that time, at least",
-            AGO_SECONDS[1],
-            "s",
-            "several readings (a choice)",
-        ),
-        Threshold::new(
-            "time after the last such queue for which that is remembered",
-            REMEMBERED_SECONDS,
-            "s",
-            "a job pauses for checkpoints (a choice)",
-        ),
-    ]
 }
 
 /// The numbers that apply where many queues stand at once.
@@ -179,19 +144,9 @@ fn where_many_stand() -> Vec<Threshold> {
     ]
 }
 
-/// A switch, a port of it and a priority.
-type Lane = (SwitchName, String, String);
-
 /// What ports did before packets stood in their queues.
 #[derive(Default)]
-pub(super) struct Queues(BTreeMap<Lane, Past>);
-
-struct Past {
-    /// The share of packets that was marked; `None` where that is not known.
-    before: Option<f64>,
-    /// When a queue last stood there.
-    last: Timestamp,
-}
+pub(super) struct Queues(Pasts);
 
 impl Queues {
     /// Whether a queue is new; `None` where that is not known.
@@ -203,12 +158,8 @@ impl Queues {
         now: Timestamp,
     ) -> Option<bool> {
         let (_, port, priority) = &lane;
-        let [ago, span] = AGO_SECONDS;
-        let rate = |metric, labels: &[&str]| {
-            let window = history.window(metric, labels)?;
-            window.rate_until(now.plus_seconds(-ago), span)
-        };
-        let before = || {
+        let rate = |metric, labels: &[&str]| before(history.window(metric, labels)?, now);
+        let share = || {
             let sent = rate(&SWITCH_PORT_TRANSMIT_BYTES, &[port])?;
             let marked = rate(&SWITCH_PORT_ECN_MARKED, &[port, priority])?;
             // What a port that was idle marked is no measure.
@@ -219,16 +170,13 @@ impl Queues {
                 marked_share(marked, sent)
             })
         };
-        let known = self.0.get(&lane).map(|past| past.before);
-        let before = known.unwrap_or_else(before);
-        self.0.insert(lane, Past { before, last: now });
-        before.map(|before| queue.marked_share() >= NEW * before)
+        let share = share();
+        self.0.is_new(lane, now, queue.marked_share(), share)
     }
 
     /// Cables between switches with such a queue at one end.
     pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        self.0
-            .retain(|_, past| view.now.seconds_since(past.last) <= REMEMBERED_SECONDS);
+        self.0.forget(view.now);
         let mut usual_of: BTreeMap<String, Busy> = BTreeMap::new();
         // With what the port sends, compared with its switch's others; infinite where there are none.
         let mut standing: Vec<(Evidence, f64)> = Vec::new();

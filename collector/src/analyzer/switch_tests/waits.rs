@@ -1,0 +1,109 @@
+//! InfiniBand: ports between switches that wait for credits.
+
+use railscope_model::metric::{SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT};
+
+use super::{Lab, leaves};
+use crate::detect::rules::switch_ports;
+
+/// Ticks in ten seconds of a port that waits as every busy port does, and of one whose cable lets too little through.
+const USUAL: f64 = 1e7;
+const LONG: f64 = 6e7;
+/// Bytes in ten seconds.
+const BYTES: f64 = 5e10;
+
+/// A port, what it waited in ten seconds at first and waits now, and what it sends now.
+struct Port {
+    at: (&'static str, &'static str),
+    waited: f64,
+    waits: f64,
+    bytes: f64,
+}
+
+impl Port {
+    fn slow(switch: &'static str, port: &'static str) -> Self {
+        Self {
+            at: (switch, port),
+            waited: USUAL,
+            waits: LONG,
+            bytes: BYTES,
+        }
+    }
+}
+
+/// What is named where these ports are different and all others between switches alike.
+fn named(different: &[Port]) -> Vec<String> {
+    let mut lab = leaves();
+    lab.host("n0", ("b", 10));
+    let between = |switch, ports: &[&'static str]| {
+        ports
+            .iter()
+            .map(move |port| (switch, *port))
+            .collect::<Vec<_>>()
+    };
+    let leaf = ["1", "2", "3", "4"];
+    let spine = ["1", "2", "3", "4", "5", "6", "7", "8"];
+    let mut all = between("a", &leaf);
+    all.extend(between("b", &leaf));
+    all.extend(between("s", &spine));
+    all.push(("b", "10"));
+    for round in 0..19 {
+        for (switch, port) in &all {
+            let own = different.iter().find(|own| own.at == (*switch, *port));
+            let (waits, bytes) = match own {
+                Some(own) if round >= 12 => (own.waits, own.bytes),
+                Some(own) => (own.waited, BYTES),
+                None => (USUAL, BYTES),
+            };
+            count(&mut lab, switch, port, [waits, bytes]);
+        }
+        lab.read();
+    }
+    lab.said_by(switch_ports::build)
+}
+
+fn count(lab: &mut Lab, switch: &str, port: &str, [waits, bytes]: [f64; 2]) {
+    lab.add(switch, &SWITCH_PORT_TRANSMIT_WAIT, &[port], waits);
+    lab.add(switch, &SWITCH_PORT_TRANSMIT_BYTES, &[port], bytes);
+}
+
+#[test]
+fn a_cable_whose_port_waits_more_than_others_and_than_before_is_named() {
+    let slow = || Port::slow("a", "1");
+    assert!(named(&[]).is_empty());
+    assert_eq!(named(&[slow()]), ["path-slow link/a:1"]);
+    // The other end waits as well.
+    assert_eq!(
+        named(&[slow(), Port::slow("s", "1")]),
+        ["path-slow link/a:1"; 2]
+    );
+    let always = Port {
+        waited: LONG / 2.0,
+        ..slow()
+    };
+    assert!(named(&[always]).is_empty(), "it always waited");
+    let little = Port {
+        waits: 2.0 * USUAL,
+        ..slow()
+    };
+    assert!(named(&[little]).is_empty(), "little more than others");
+    let more = Port {
+        waits: 2.0 * LONG,
+        bytes: 1.5 * BYTES,
+        ..slow()
+    };
+    assert!(named(&[more]).is_empty(), "several flows share it");
+}
+
+#[test]
+fn a_port_that_waits_because_the_next_switch_does_is_not_named() {
+    let slow = || Port::slow("s", "5");
+    let host = Port::slow("b", "10");
+    assert_eq!(named(&[slow()]), ["path-slow link/b:1"]);
+    assert!(named(&[slow(), host]).is_empty(), "a slow receiver");
+}
+
+#[test]
+fn many_ports_that_begin_to_wait_at_once_are_a_change_of_the_traffic() {
+    let [a, b, c] = ["1", "2", "3"].map(|port| Port::slow("a", port));
+    assert!(named(&[a, b, c]).is_empty());
+}

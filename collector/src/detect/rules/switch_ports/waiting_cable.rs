@@ -1,0 +1,309 @@
+//! InfiniBand: a port between switches that waits for credits, although the next switch waits for none itself.
+//!
+//! A link that lets less through than it should returns credits late, and the port before it waits more for each byte than before
+//! and than other ports between switches. A slow receiver makes every switch on the way to it wait: there the next switch waits as
+//! well. Flows that share a port by chance wait, too; their port sends more than the switch's others.
+
+use railscope_model::fabric::{LinkId, LinkKind, PartId};
+use railscope_model::identity::{Part, SwitchName};
+use railscope_model::metric::{SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT};
+
+use super::past::{self, NEW, Pasts, before};
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::PATH_SLOW;
+use crate::detect::detector::{Evidence, View};
+use crate::detect::peers::{MIN_PEERS, median};
+use crate::detect::port_series::PortSeries;
+use crate::detect::registry::{Rule, Threshold};
+use crate::store::{Increase, Window};
+
+/// The time over which ports are compared, and the newest part of it in which the port must wait as well.
+const WAIT_SECONDS: [f64; 2] = [60.0, 20.0];
+/// Fewest ticks of waiting in a second that are evaluated: 10 % of the time where counters tick slowest.
+const MIN_TICKS: f64 = 1e6;
+/// How many times the median wait for each byte of busy ports between switches.
+const ABOVE_USUAL: f64 = 3.0;
+/// A port that sends less is not busy, bytes a second.
+const MIN_SENT: f64 = 1e7;
+/// Most that it sends, compared with the median of the switch's other busy cables to switches.
+const MAX_OF_OTHERS: f64 = 1.2;
+/// Most that any other port of the next switch waits, compared with it.
+const PASSED_ON: f64 = 0.3;
+/// Most cables at once: where there are more, the traffic has changed.
+const MOST_AT_ONCE: usize = 2;
+
+/// The rule as text.
+pub(super) fn words() -> String {
+    format!(
+        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; it sends at most {MAX_OF_OTHERS} times the median of its switch's other cables to switches; no other port of the next switch waits {:.0} % as long; at most {MOST_AT_ONCE} cables at once",
+        WAIT_SECONDS[0],
+        WAIT_SECONDS[1],
+        100.0 * PASSED_ON
+    )
+}
+
+/// The rule's numbers.
+pub(super) fn rule() -> Rule {
+    let choice = "bursts and busy ports wait, too (a choice)";
+    let of_port = vec![
+        Threshold::new(
+            "over",
+            WAIT_SECONDS[0],
+            "s",
+            "several readings of every switch (a choice)",
+        ),
+        Threshold::new(
+            "and also over the newest",
+            WAIT_SECONDS[1],
+            "s",
+            "the port still waits (a choice)",
+        ),
+        Threshold::new(
+            "fewest ticks of waiting",
+            MIN_TICKS,
+            "1/s",
+            "10 % of the time of the slowest counters known (a choice)",
+        ),
+        Threshold::new(
+            "wait for each byte, compared with the median busy port between switches",
+            ABOVE_USUAL,
+            "times",
+            choice,
+        ),
+        Threshold::new("bytes that a busy port sends", MIN_SENT, "B/s", choice),
+        Threshold::new(
+            "bytes sent, compared with the median of the switch's other cables to switches, at most",
+            MAX_OF_OTHERS,
+            "times",
+            "a port that several flows share by chance sends more (a choice)",
+        ),
+        Threshold::new(
+            "wait of any other port of the next switch, at most",
+            PASSED_ON,
+            "ratio",
+            "a slow receiver makes every switch on the way wait (a choice)",
+        ),
+        Threshold::new(
+            "cables at once, at most",
+            MOST_AT_ONCE as f64,
+            "cables",
+            "a change of the traffic lets many wait (a choice)",
+        ),
+    ];
+    let thresholds = of_port.into_iter().chain(past::numbers());
+    Rule {
+        signal: SWITCH_PORT_TRANSMIT_WAIT.name,
+        ..Rule::new(&PATH_SLOW, thresholds.collect())
+    }
+}
+
+/// Cables between switches, as the fabric shows them, and what their ports count.
+pub(super) struct Waiting {
+    counts: PortSeries<2>,
+    epoch: Option<u64>,
+    switches: Vec<(SwitchName, Vec<Cable>)>,
+    pasts: Pasts,
+}
+
+/// A cable at a port of a switch, and the switch at its other end.
+struct Cable {
+    port: u16,
+    link: LinkId,
+    peer: PartId,
+}
+
+/// A busy port between switches.
+struct Port<'a> {
+    switch: &'a SwitchName,
+    cable: &'a Cable,
+    /// Ticks a second that it waits.
+    ticks: f64,
+    /// Bytes a second that it sends.
+    sent: f64,
+    wait: Window<'a>,
+    bytes: Window<'a>,
+}
+
+impl Port<'_> {
+    fn by_byte(&self) -> f64 {
+        self.ticks / self.sent
+    }
+
+    /// The same of the newest part of the time.
+    fn by_byte_lately(&self) -> Option<f64> {
+        let [wait, bytes] = [self.wait, self.bytes].map(|counter| rate(counter, WAIT_SECONDS[1]));
+        let by_byte = wait? / bytes?;
+        by_byte.is_finite().then_some(by_byte)
+    }
+
+    fn by_byte_before(&self, view: &View<'_>) -> Option<f64> {
+        let sent = before(self.bytes, view.now).filter(|sent| *sent >= MIN_SENT)?;
+        Some(before(self.wait, view.now)? / sent)
+    }
+}
+
+fn rate(counter: Window<'_>, seconds: f64) -> Option<f64> {
+    counter.newest_increase(seconds).map(Increase::rate)
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self {
+            counts: PortSeries::new([
+                (&SWITCH_PORT_TRANSMIT_WAIT, None),
+                (&SWITCH_PORT_TRANSMIT_BYTES, None),
+            ]),
+            epoch: None,
+            switches: Vec::new(),
+            pasts: Pasts::default(),
+        }
+    }
+}
+
+impl Waiting {
+    /// Cables of which one end waits.
+    pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.counts.refresh(view);
+        if self.epoch.replace(view.epoch) != Some(view.epoch) {
+            self.switches = between(view);
+        }
+        self.pasts.forget(view.now);
+        let ports = busy(view, &self.switches, &self.counts);
+        let usual = median(ports.iter().map(Port::by_byte)).unwrap_or(0.0);
+        if ports.len() < MIN_PEERS {
+            return;
+        }
+        let above = |by_byte: f64| by_byte >= ABOVE_USUAL * usual;
+        let mut found = Vec::new();
+        for own in ports.iter().filter(|own| own.ticks > MIN_TICKS) {
+            let stands_out = above(own.by_byte()) && own.by_byte_lately().is_some_and(above);
+            if !stands_out {
+                continue;
+            }
+            let lane = (
+                own.switch.clone(),
+                own.cable.port.to_string(),
+                String::new(),
+            );
+            let before = own.by_byte_before(view);
+            let is_new = self.pasts.is_new(lane, view.now, own.by_byte(), before);
+            if is_new == Some(true)
+                && !sends_more(own, &ports)
+                && !is_passed_on(view, own, &self.counts)
+            {
+                found.extend(evidence(view, own, usual));
+            }
+        }
+        let mut parts: Vec<&Part> = found.iter().map(|found| &found.part).collect();
+        parts.sort();
+        parts.dedup();
+        if parts.len() <= MOST_AT_ONCE {
+            out.extend(found);
+        }
+    }
+}
+
+/// The cables between switches, by switch.
+fn between(view: &View<'_>) -> Vec<(SwitchName, Vec<Cable>)> {
+    let all = view.fabric.vertices().filter_map(|(id, vertex)| {
+        let Part::Switch(switch) = &vertex.part else {
+            return None;
+        };
+        let near = view.fabric.neighbours(id);
+        let cables = near.filter(|near| near.link.kind == LinkKind::Cable);
+        let is_switch = |peer| matches!(view.fabric.vertex(peer).part, Part::Switch(_));
+        let cables = cables
+            .filter(|near| is_switch(near.peer))
+            .map(|near| Cable {
+                port: near.port,
+                link: near.id,
+                peer: near.peer,
+            });
+        Some((switch.clone(), cables.collect()))
+    });
+    all.filter(|(_, cables): &(_, Vec<_>)| !cables.is_empty())
+        .collect()
+}
+
+/// The ports between switches that send and count what they wait.
+fn busy<'a>(
+    view: &View<'a>,
+    switches: &'a [(SwitchName, Vec<Cable>)],
+    counts: &'a PortSeries<2>,
+) -> Vec<Port<'a>> {
+    let of_switch = |(switch, cables): &'a (SwitchName, Vec<Cable>)| {
+        let series = counts.of(view, switch);
+        let port = move |cable: &'a Cable| {
+            let [wait, bytes] = series?.of(cable.port);
+            let (wait, bytes) = wait.zip(bytes)?;
+            let sent = rate(bytes, WAIT_SECONDS[0]).filter(|sent| *sent >= MIN_SENT)?;
+            Some(Port {
+                switch,
+                cable,
+                ticks: rate(wait, WAIT_SECONDS[0])?,
+                sent,
+                wait,
+                bytes,
+            })
+        };
+        cables.iter().filter_map(port)
+    };
+    switches.iter().flat_map(of_switch).collect()
+}
+
+/// Whether a port sends more than its switch's other cables to switches.
+fn sends_more(own: &Port<'_>, ports: &[Port<'_>]) -> bool {
+    let others = ports.iter().filter(|other| {
+        let is_other = other.cable.port != own.cable.port;
+        is_other && other.switch == own.switch
+    });
+    let usual = median(others.map(|other| other.sent));
+    usual.is_some_and(|usual| own.sent > MAX_OF_OTHERS * usual)
+}
+
+/// Whether the next switch waits itself, at any port but those that lead back.
+fn is_passed_on(view: &View<'_>, own: &Port<'_>, counts: &PortSeries<2>) -> bool {
+    let Part::Switch(next) = &view.fabric.vertex(own.cable.peer).part else {
+        return false;
+    };
+    let Some(series) = counts.of(view, next) else {
+        return false;
+    };
+    let back = view.fabric.find(&Part::Switch(own.switch.clone()));
+    let mut onward = view
+        .fabric
+        .neighbours(own.cable.peer)
+        .filter(|near| near.link.kind == LinkKind::Cable && Some(near.peer) != back);
+    onward.any(|near| {
+        let [wait, _] = series.of(near.port);
+        let ticks = wait.and_then(|wait| rate(wait, WAIT_SECONDS[0]));
+        ticks.is_some_and(|ticks| ticks > PASSED_ON * own.ticks)
+    })
+}
+
+fn evidence(view: &View<'_>, own: &Port<'_>, usual: f64) -> Option<Evidence> {
+    let part = view.fabric.cable_part(own.cable.link)?;
+    let id = view.fabric.find(&Part::Switch(own.switch.clone()))?;
+    let times = match usual > 0.0 {
+        true => format!("{:.0} times as long", own.by_byte() / usual),
+        false => String::from("far longer"),
+    };
+    Some(Evidence {
+        detector: "switch-ports",
+        signal: SWITCH_PORT_TRANSMIT_WAIT.name,
+        class: &PATH_SLOW,
+        // What flows lose depends on what else they wait for.
+        effect: 0.0,
+        statement: format!(
+            "Port {} of {} to {} waits {times} for each byte as the median busy port between switches, and {NEW:.0} times as long as before; it sends {:.1} GB/s, and the next switch does not wait.",
+            view.fabric.port_name(id, own.cable.port),
+            own.switch,
+            view.fabric.vertex(own.cable.peer).part,
+            own.sent * 1e-9,
+        ),
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    })
+}
