@@ -55,8 +55,8 @@ pub(crate) fn of_port<'a>(history: &'a NodeHistory, port: [&str; 2]) -> Option<&
 }
 
 /// PCI address and RDMA device of an interface. Some exporters know of no relation between the two:
-/// then a device whose name reports the same address is it, or one that [`numbered_alike`] gives, else the interface itself names
-/// the NIC.
+/// then a device whose name reports the same address is it, or one that [`numbered_alike`] or [`the_only_one`] gives, else the
+/// interface itself names the NIC.
 pub(crate) fn nic_of(
     history: &NodeHistory,
     netdev: &str,
@@ -75,8 +75,8 @@ pub(crate) fn nic_of(
     let device = device.or_else(|| port()?.get(label!(RDMA_PORT, "device")));
     let device = device.or_else(|| device_at(history, pci?));
     // An address that is known is at another device.
-    let by_number = || numbered_alike(history, netdev).filter(|_| pci.is_none());
-    let device = device.or_else(by_number);
+    let by_names = || numbered_alike(history, netdev).or_else(|| the_only_one(history, netdev));
+    let device = device.or_else(|| by_names().filter(|_| pci.is_none()));
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
 }
 
@@ -148,6 +148,16 @@ fn numbered_alike<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a str>
     all.get(&number).copied().filter(|_| is_alike)
 }
 
+/// The only RDMA device of a node, where this is its only interface with a named port, and as fast.
+fn the_only_one<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a str> {
+    let named: BTreeSet<&str> = devices(history).collect();
+    let device = named.first().filter(|device| device.starts_with("mlx5_"))?;
+    let is_only = named.len() == 1 && interfaces_with_named_ports(history)?.eq([netdev]);
+    let of_interface = history.value(&NIC_SPEED, &[netdev])?;
+    let of_device = history.value(&RDMA_PORT_SPEED, &[*device, "1"])?;
+    (is_only && of_interface == of_device).then_some(*device)
+}
+
 /// A name without the number at its end, and the number.
 fn numbered(name: &str) -> Option<(&str, u32)> {
     let family = name.trim_end_matches(|char: char| char.is_ascii_digit());
@@ -168,14 +178,18 @@ fn address_in(device: &str) -> Option<PciAddress> {
     address(place)
 }
 
-/// The PCI addresses in the names of a node's Ethernet interfaces with named ports, as mlx5 names its ports. None where
-/// interfaces of InfiniBand may have some of its RDMA devices.
+/// The PCI addresses in the names of a node's Ethernet interfaces with named ports.
 fn places_in_names(history: &NodeHistory) -> Option<BTreeSet<PciAddress>> {
-    let named =
-        interfaces(history).filter(|name| name.get(2..).is_some_and(|name| name.contains("np")));
-    let places: BTreeSet<_> = named.filter_map(address_in_interface).collect();
+    let named = interfaces_with_named_ports(history)?;
+    Some(named.filter_map(address_in_interface).collect())
+}
+
+/// A node's Ethernet interfaces with named ports, as mlx5 names its ports: `enp24s0np0`, `ens2f0np0`. None where interfaces of
+/// InfiniBand may have some of its RDMA devices.
+fn interfaces_with_named_ports(history: &NodeHistory) -> Option<impl Iterator<Item = &str>> {
     let has_others = interfaces(history).any(|name| name.starts_with("ib"));
-    (!has_others).then_some(places)
+    let is_named = |name: &&str| name.get(2..).is_some_and(|name| name.contains("np"));
+    (!has_others).then(|| interfaces(history).filter(is_named))
 }
 
 /// The PCI address in systemd's name of an Ethernet interface, which may end with the name of its port: `enp220s0f1np1`. None of a VLAN,
@@ -335,6 +349,37 @@ mod tests {
         }
         let of_kernel = fast.replace("rdma0", "eth0");
         assert_eq!(device_of("eth", &of_kernel), None);
+    }
+
+    /// What node_exporter reports of a server with one NIC for RDMA in a numbered slot.
+    #[test]
+    fn the_only_interface_with_a_named_port_has_the_only_device_if_it_is_as_fast() {
+        let device_of = |devices: &[&str], interfaces: &[&str], speed: &str| {
+            let mut page =
+                format!("railscope_nic_speed_bytes_per_second{{netdev=\"ens2f0np0\"}} {speed}\n");
+            for device in devices {
+                page += &format!(
+                    "railscope_rdma_port_up{{device=\"{device}\",port=\"1\"}} 1\n\
+                     railscope_rdma_port_speed_bytes_per_second{{device=\"{device}\",port=\"1\"}} 12.5e9\n"
+                );
+            }
+            for name in interfaces {
+                page += &format!("railscope_nic_mtu_bytes{{netdev=\"{name}\"}} 9000\n");
+            }
+            let mut history = crate::store::History::default();
+            let history = history.node_mut(&"n1".parse().expect("a name"));
+            let read = history.ingest(&page, railscope_model::fabric::Timestamp(1_000));
+            assert_eq!((read.unknown, read.errors), (0, vec![]));
+            fabric_nic_of(history, "ens2f0np0").map(|device| device.to_string())
+        };
+        let one = ["mlx5_0"];
+        let alone = ["bond0", "ens2f0np0"];
+        assert_eq!(device_of(&one, &alone, "12.5e9").as_deref(), Some("mlx5_0"));
+        assert_eq!(device_of(&one, &alone, "6.25e9"), None, "another speed");
+        assert_eq!(device_of(&["mlx5_0", "mlx5_1"], &alone, "12.5e9"), None);
+        for other in ["ens3f0np0", "ib0"] {
+            assert_eq!(device_of(&one, &["ens2f0np0", other], "12.5e9"), None);
+        }
     }
 
     /// What an exporter reports that lists RDMA ports, and no NICs.
