@@ -127,3 +127,25 @@ fn a_queue_that_always_stands_while_a_job_runs_is_how_it_sends() {
     assert!(at(5e10, [0.0, 0.0], 0).is_empty());
     assert_eq!(at(2e10, [0.0, 0.0], 0), ["path-slow link/a:1"]);
 }
+
+#[test]
+fn a_link_with_half_of_its_lanes_has_a_queue_while_its_port_sends_up_to_half_of_its_speed() {
+    // Of 50e9 bytes a second; the readings are 10 s apart.
+    let at = |share: f64, marked: f64, before: f64| {
+        let bytes = share * 5e11;
+        let port = |port, marked| Port {
+            at: ("a", port),
+            direction: "receive",
+            paused: 0.0,
+            marked: marked * bytes / 4096.0,
+            bytes,
+        };
+        let others = ["2", "3", "4"].map(|other| port(other, 0.001));
+        let ports: Vec<_> = [port("1", marked)].into_iter().chain(others).collect();
+        lab_after(12, [before, 1.25], &ports).said_by(switch_ports::build)
+    };
+    assert_eq!(at(0.4, 0.2, 0.01), ["path-slow link/a:1"]);
+    assert!(at(0.6, 0.2, 0.01).is_empty(), "more than half");
+    assert!(at(0.4, 0.05, 0.01).is_empty(), "a few packets");
+    assert!(at(0.4, 0.2, 0.2).is_empty(), "many before");
+}

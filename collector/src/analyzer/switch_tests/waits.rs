@@ -34,6 +34,9 @@ impl Port {
 fn named(different: &[Port]) -> Vec<String> {
     let mut lab = leaves();
     lab.host("n0", ("b", 10));
+    for port in 1..=4 {
+        lab.cable(("c", port), ("s", 8 + port));
+    }
     let between = |switch, ports: &[&'static str]| {
         ports
             .iter()
@@ -41,9 +44,12 @@ fn named(different: &[Port]) -> Vec<String> {
             .collect::<Vec<_>>()
     };
     let leaf = ["1", "2", "3", "4"];
-    let spine = ["1", "2", "3", "4", "5", "6", "7", "8"];
+    let spine = [
+        "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12",
+    ];
     let mut all = between("a", &leaf);
     all.extend(between("b", &leaf));
+    all.extend(between("c", &leaf));
     all.extend(between("s", &spine));
     all.push(("b", "10"));
     for round in 0..19 {
@@ -104,6 +110,15 @@ fn a_port_that_waits_because_the_next_switch_does_is_not_named() {
 
 #[test]
 fn many_ports_that_begin_to_wait_at_once_are_a_change_of_the_traffic() {
-    let [a, b, c] = ["1", "2", "3"].map(|port| Port::slow("a", port));
-    assert!(named(&[a, b, c]).is_empty());
+    let [a, b, c] = [("a", "1"), ("b", "2"), ("c", "3")];
+    let slow = |(switch, port)| Port::slow(switch, port);
+    let two = ["path-slow link/a:1", "path-slow link/b:2"];
+    assert_eq!(named(&[a, b].map(slow)), two);
+    assert!(named(&[a, b, c].map(slow)).is_empty());
+}
+
+#[test]
+fn parallel_cables_that_wait_alike_lead_to_a_busy_switch() {
+    let two = ["1", "2"].map(|port| Port::slow("a", port));
+    assert!(named(&two).is_empty());
 }

@@ -36,17 +36,17 @@ impl Pasts {
             .retain(|_, past| now.seconds_since(past.last) <= REMEMBERED_SECONDS);
     }
 
-    /// Whether packets wait more than before; `None` where that is not known. `before` counts when they begin to wait.
-    pub(super) fn is_new(
+    /// How many times as much as before packets wait; `None` where that is not known. `before` counts when they begin to wait.
+    pub(super) fn times_before(
         &mut self,
         lane: Lane,
         now: Timestamp,
         level: f64,
         before: Option<f64>,
-    ) -> Option<bool> {
+    ) -> Option<f64> {
         let past = self.0.entry(lane).or_insert(Past { before, last: now });
         past.last = now;
-        past.before.map(|before| level >= NEW * before)
+        past.before.map(|before| level / before)
     }
 }
 

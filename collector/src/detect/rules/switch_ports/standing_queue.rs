@@ -33,6 +33,10 @@ const QUEUE_SECONDS: [f64; 2] = [60.0, 20.0];
 const MIN_MARKED: f64 = 0.01;
 /// Most of its speed that a port sends.
 const MAX_SENT: f64 = 0.3;
+/// The same of one that marks [`MUCH`], far more than others and than itself before: a link with half of its lanes sends no more.
+const HALF: f64 = 0.5;
+/// See [`HALF`]: share of the packets, and how many times the others' and its own before.
+const MUCH: (f64, f64) = (0.1, 10.0);
 /// Most of the time for which it is paused.
 const MAX_PAUSED: f64 = 0.01;
 /// Most that it sends, compared with the median of the switch's other cables to switches that send.
@@ -52,10 +56,13 @@ const FEWER_THAN_OTHERS: f64 = 0.5;
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches, and {NEW:.0} times its own share before; if more than {MOST_AT_ONCE} cables, and {:.0} % of busy ports between switches, have such a queue, or where what was before is not known, it sends at most {FEWER_THAN_OTHERS} times that median",
+        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed, or {:.0} % if it marks {:.0} % and these comparisons give {:.0} times, and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches, and {NEW:.0} times its own share before; if more than {MOST_AT_ONCE} cables, and {:.0} % of busy ports between switches, have such a queue, or where what was before is not known, it sends at most {FEWER_THAN_OTHERS} times that median",
         100.0 * MIN_MARKED,
         QUEUE_SECONDS[0],
         100.0 * MAX_SENT,
+        100.0 * HALF,
+        100.0 * MUCH.0,
+        MUCH.1,
         100.0 * MAX_PAUSED,
         100.0 * MOST_SHARE
     )
@@ -88,6 +95,19 @@ pub(super) fn rule() -> Rule {
             "share of its speed that a port sends, at most",
             MAX_SENT,
             "ratio",
+            choice,
+        ),
+        Threshold::new(
+            "the same of a port that marks much",
+            HALF,
+            "ratio",
+            "a link with half of its lanes sends no more",
+        ),
+        Threshold::new("which is, of its packets", MUCH.0, "ratio", choice),
+        Threshold::new(
+            "and, compared with others and with the same port before",
+            MUCH.1,
+            "times",
             choice,
         ),
         Threshold::new(
@@ -149,14 +169,14 @@ fn where_many_stand() -> Vec<Threshold> {
 pub(super) struct Queues(Pasts);
 
 impl Queues {
-    /// Whether a queue is new; `None` where that is not known.
-    fn is_new(
+    /// How many times its own share before a port marks; `None` where that is not known.
+    fn times_before(
         &mut self,
         lane: Lane,
         history: &NodeHistory,
         queue: &Queue,
         now: Timestamp,
-    ) -> Option<bool> {
+    ) -> Option<f64> {
         let (_, port, priority) = &lane;
         let rate = |metric, labels: &[&str]| before(history.window(metric, labels)?, now);
         let share = || {
@@ -171,7 +191,7 @@ impl Queues {
             })
         };
         let share = share();
-        self.0.is_new(lane, now, queue.marked_share(), share)
+        self.0.times_before(lane, now, queue.marked_share(), share)
     }
 
     /// Cables between switches with such a queue at one end.
@@ -190,21 +210,25 @@ impl Queues {
                     continue;
                 };
                 let lane = (switch.clone(), port.to_owned(), priority.to_owned());
-                let is_new = self.is_new(lane, history, &queue, view.now);
+                let times = self.times_before(lane, history, &queue, view.now);
                 // Evaluated only where one stands at a cable between switches.
                 let of_others = of_others(view, (switch, history), port, queue.sent);
-                let most = if is_new.is_none() {
+                let most = if times.is_none() {
                     FEWER_THAN_OTHERS
                 } else {
                     MAX_OF_OTHERS
                 };
                 let is_alone = of_others.is_none_or(|share| share <= most);
-                if is_new == Some(false) || !is_alone {
+                if times.is_some_and(|times| times < NEW) || !is_alone {
                     continue;
                 }
                 let busy = usual_of.entry(priority.to_owned());
                 let busy = busy.or_insert_with(|| Busy::of(view, priority));
-                if queue.marked_share() >= ABOVE_USUAL * busy.marked_share {
+                let above = |by: f64| queue.marked_share() >= by * busy.marked_share;
+                let (share, far) = MUCH;
+                let is_far = above(far) && times.is_some_and(|times| times >= far);
+                let is_much = is_far && queue.marked_share() >= share;
+                if above(ABOVE_USUAL) && (is_much || queue.sends_little()) {
                     standing.push((found, of_others.unwrap_or(f64::INFINITY)));
                 }
             }
@@ -270,8 +294,12 @@ impl Queue {
     fn stands(&self) -> bool {
         self.sent > 0.0
             && self.marked_share() >= MIN_MARKED
-            && self.sent <= MAX_SENT * self.speed
+            && self.sent <= HALF * self.speed
             && self.paused <= MAX_PAUSED
+    }
+
+    fn sends_little(&self) -> bool {
+        self.sent <= MAX_SENT * self.speed
     }
 }
 

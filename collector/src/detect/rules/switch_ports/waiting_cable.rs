@@ -35,7 +35,7 @@ const MOST_AT_ONCE: usize = 2;
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; it sends at most {MAX_OF_OTHERS} times the median of its switch's other cables to switches; no other port of the next switch waits {:.0} % as long; at most {MOST_AT_ONCE} cables at once",
+        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; none of its switch's other cables to switches waits a third as long for each byte, and it sends at most {MAX_OF_OTHERS} times the median of these; no other port of the next switch waits {:.0} % as long; at most {MOST_AT_ONCE} cables at once",
         WAIT_SECONDS[0],
         WAIT_SECONDS[1],
         100.0 * PASSED_ON
@@ -186,9 +186,11 @@ impl Waiting {
                 String::new(),
             );
             let before = own.by_byte_before(view);
-            let is_new = self.pasts.is_new(lane, view.now, own.by_byte(), before);
-            if is_new == Some(true)
-                && !sends_more(own, &ports)
+            let times = self
+                .pasts
+                .times_before(lane, view.now, own.by_byte(), before);
+            if times.is_some_and(|times| times >= NEW)
+                && !is_of_traffic(own, &ports)
                 && !is_passed_on(view, own, &self.counts)
             {
                 found.extend(evidence(view, own, usual));
@@ -251,14 +253,17 @@ fn busy<'a>(
     switches.iter().flat_map(of_switch).collect()
 }
 
-/// Whether a port sends more than its switch's other cables to switches.
-fn sends_more(own: &Port<'_>, ports: &[Port<'_>]) -> bool {
+/// Whether the traffic explains the wait: the port sends more than its switch's other cables to switches, or another of these waits,
+/// too, as parallel cables to a busy switch do.
+fn is_of_traffic(own: &Port<'_>, ports: &[Port<'_>]) -> bool {
     let others = ports.iter().filter(|other| {
         let is_other = other.cable.port != own.cable.port;
         is_other && other.switch == own.switch
     });
-    let usual = median(others.map(|other| other.sent));
-    usual.is_some_and(|usual| own.sent > MAX_OF_OTHERS * usual)
+    let usual = median(others.clone().map(|other| other.sent));
+    let sends_more = usual.is_some_and(|usual| own.sent > MAX_OF_OTHERS * usual);
+    let waits_too = |other: &Port<'_>| ABOVE_USUAL * other.by_byte() > own.by_byte();
+    sends_more || others.into_iter().any(waits_too)
 }
 
 /// Whether the next switch waits itself, at any port but those that lead back.
