@@ -38,9 +38,11 @@ const MIN_PACKETS: f64 = 10_000.0;
 /// Readings in a third of the window; the shortest window that shows a loss is reported. The longest are
 /// for readings 5 s apart: for 10 s and more fewer are stored.
 const SCALES: [usize; 7] = [1, 2, 4, 6, 9, 12, 18];
-/// How far a loss must be beyond the largest surplus of any cable. Of a hundred normal errors the largest is 2.5
-/// standard deviations, so that a loss is beyond five.
+/// How far a loss must be beyond the largest surplus of any of a hundred cables and more. Of a hundred normal errors the largest is
+/// 2.5 standard deviations, so that a loss is beyond five; see [`above_surplus`] for fewer.
 const ABOVE_SURPLUS: f64 = 2.0;
+/// Standard deviations that this is, whatever the number of cables.
+const BEYOND: f64 = 5.0;
 /// How far a loss must be beyond the error that the cable's own readings show from one to the next, in standard
 /// deviations: cables of switches that are read later than others are off by more.
 const ABOVE_OWN: f64 = 6.0;
@@ -141,7 +143,7 @@ impl Detector for LossyCable {
         Explanation {
             check: "One end of a cable between switches has sent packets that the other end has neither received nor dropped.",
             threshold: format!(
-                "more than {MIN_LOST} of the packets and more than {MIN_PACKETS_LOST:.0}, some in each third of the time, {ABOVE_SURPLUS} times the largest surplus of any cable (the error of readings), {ABOVE_OWN:.0} times the reading error of the cable itself, and {ABOVE_PEERS} times the median cable"
+                "more than {MIN_LOST} of the packets and more than {MIN_PACKETS_LOST:.0}, some in each third of the time, {ABOVE_SURPLUS} times the largest surplus of any of a hundred cables (the error of readings; of fewer more, {BEYOND:.0} standard deviations), {ABOVE_OWN:.0} times the reading error of the cable itself, and {ABOVE_PEERS} times the median cable"
             ),
             clears: "As many packets arrive as are sent.",
         }
@@ -271,13 +273,21 @@ fn limit(all: &[Missing], ways: usize) -> Option<f64> {
     } else {
         shares
     };
-    let broken = (shares.len() as f64 * BROKEN) as usize;
+    let errors = shares.len() as f64;
+    let broken = (errors * BROKEN) as usize;
     let surplus = -*shares.select_nth_unstable_by(broken, f64::total_cmp).1;
     Some(
         MIN_LOST
-            .max(ABOVE_SURPLUS * surplus)
+            .max(above_surplus(errors) * surplus)
             .max(ABOVE_PEERS * usual),
     )
+}
+
+/// How far a loss must be beyond the largest of so many errors, in times of it. The mean of the largest of `n` normal errors is
+/// about .39 + .46 ln n standard deviations: 1.03 of 4, 1.54 of 10, 2.25 of 50 (Harter, Biometrika 48, 1961; within 6 %).
+fn above_surplus(errors: f64) -> f64 {
+    let largest = 0.46f64.mul_add(errors.ln(), 0.39);
+    (BEYOND / largest).max(ABOVE_SURPLUS)
 }
 
 /// Error of the share that a cable seems to lose, from how much it changes between readings: the error

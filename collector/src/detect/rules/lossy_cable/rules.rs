@@ -1,7 +1,7 @@
 //! The numbers that a loss on a cable is compared with.
 
 use super::{
-    ABOVE_OWN, ABOVE_PEERS, ABOVE_SURPLUS, BROKEN, MIN_LOST, MIN_PACKETS, MIN_PACKETS_LOST,
+    ABOVE_OWN, ABOVE_PEERS, ABOVE_SURPLUS, BEYOND, BROKEN, MIN_LOST, MIN_PACKETS, MIN_PACKETS_LOST,
     OF_EACH_THIRD, OF_SWITCH, SCALES,
 };
 use crate::classes::{LINK_ERRORS, UPLINK_LOSSY};
@@ -45,6 +45,12 @@ fn of_a_loss() -> Vec<Threshold> {
             ABOVE_SURPLUS,
             "times",
             "the largest of 100 normally distributed errors is 2.5 standard deviations",
+        ),
+        Threshold::new(
+            "which is, also where there are fewer cables",
+            BEYOND,
+            "standard deviations",
+            "many cables are compared at each of many moments (a choice)",
         ),
         Threshold::new(
             "above the error of the cable's own readings",
