@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{GpuIndex, NodeName, Part};
-use railscope_model::metric::GPU_RECOVERY_ACTION;
+use railscope_model::metric::{GPU_RECOVERY_ACTION, SENSOR_ALARM};
 
 use crate::assemble::node_parts::{gpus_behind, gpus_below, gpus_routed_over};
 use crate::classes::belief::SURE_ENOUGH_TO_PAGE;
@@ -272,7 +272,7 @@ pub(crate) fn describe(
 /// Puts the finding that is nearest to the cause first.
 ///
 /// A memory error is the cause of the reset that the driver asks for. Errors of NVLinks, which send again what was corrupted, are the
-/// cause of work that takes longer although the clock is as it should be.
+/// cause of work that takes longer although the clock is as it should be. What a sensor alarms about may have been so for weeks.
 fn sort_by_cause(findings: &mut [Finding]) {
     let is_request = |own: &Evidence| own.signal == GPU_RECOVERY_ACTION.name;
     let is_memory_error = |own: &Evidence| own.class == &GPU_MEMORY && !is_request(own);
@@ -281,7 +281,8 @@ fn sort_by_cause(findings: &mut [Finding]) {
     let (memory, links) = (any(&is_memory_error), any(&is_link_error));
     let is_effect = |own: &Evidence| {
         let waits = own.class == &GPU_SLOW && !is_of_clock(own);
-        (memory && is_request(own)) || (links && waits)
+        let is_alarm = own.signal == SENSOR_ALARM.name;
+        is_alarm || (memory && is_request(own)) || (links && waits)
     };
     let rank = |own: &Evidence| (is_effect(own), own.class.order());
     findings.sort_by(|a, b| {
@@ -318,10 +319,10 @@ pub(crate) fn short_id(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use railscope_model::metric::{GPU_CLOCK, SENSOR_ALARM};
+    use railscope_model::metric::GPU_CLOCK;
 
     use super::*;
-    use crate::classes::{GPU_ERROR, GPU_THERMAL, HOST_COOLING};
+    use crate::classes::{GPU_ERROR, GPU_THERMAL, HOST_COOLING, PCIE_DEGRADED};
     use crate::detect::found::{found, part};
 
     const GPU: &str = "gpu/n1:2";
@@ -357,6 +358,8 @@ mod tests {
         let fan = (&HOST_COOLING, SENSOR_ALARM.name);
         let slower = (&HOST_COOLING, GPU_CLOCK.name);
         assert_eq!(of(&[fan]), ("host-cooling", Severity::Warning));
+        let degraded = (&PCIE_DEGRADED, "");
+        assert_eq!(of(&[fan, degraded]).0, "pcie-degraded");
         assert_eq!(of(&[fan, slower]), ("host-cooling", Severity::Critical));
     }
 

@@ -209,6 +209,10 @@ impl Queues {
                 let Some((found, queue)) = stands(view, (switch, history), (port, priority)) else {
                     continue;
                 };
+                // What other queues did is not remembered.
+                if !queue.sends_little() && queue.marked_share() < MUCH.0 {
+                    continue;
+                }
                 let lane = (switch.clone(), port.to_owned(), priority.to_owned());
                 let times = self.times_before(lane, history, &queue, view.now);
                 // Evaluated only where one stands at a cable between switches.
