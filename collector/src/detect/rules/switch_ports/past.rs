@@ -36,15 +36,18 @@ impl Pasts {
             .retain(|_, past| now.seconds_since(past.last) <= REMEMBERED_SECONDS);
     }
 
-    /// How many times as much as before packets wait; `None` where that is not known. `before` counts when they begin to wait.
+    /// How many times as much as before packets wait; `None` where that is not known. `before` is asked when they begin to wait.
     pub(super) fn times_before(
         &mut self,
-        lane: Lane,
+        lane: &Lane,
         now: Timestamp,
         level: f64,
-        before: Option<f64>,
+        before: impl FnOnce() -> Option<f64>,
     ) -> Option<f64> {
-        let past = self.0.entry(lane).or_insert(Past { before, last: now });
+        let past = self.0.entry(lane.clone()).or_insert_with(|| Past {
+            before: before(),
+            last: now,
+        });
         past.last = now;
         past.before.map(|before| level / before)
     }

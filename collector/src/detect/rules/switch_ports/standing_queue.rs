@@ -172,12 +172,12 @@ impl Queues {
     /// How many times its own share before a port marks; `None` where that is not known.
     fn times_before(
         &mut self,
-        lane: Lane,
+        lane: &Lane,
         history: &NodeHistory,
         queue: &Queue,
         now: Timestamp,
     ) -> Option<f64> {
-        let (_, port, priority) = &lane;
+        let (_, port, priority) = lane;
         let rate = |metric, labels: &[&str]| before(history.window(metric, labels)?, now);
         let share = || {
             let sent = rate(&SWITCH_PORT_TRANSMIT_BYTES, &[port])?;
@@ -190,7 +190,6 @@ impl Queues {
                 marked_share(marked, sent)
             })
         };
-        let share = share();
         self.0.times_before(lane, now, queue.marked_share(), share)
     }
 
@@ -214,7 +213,7 @@ impl Queues {
                     continue;
                 }
                 let lane = (switch.clone(), port.to_owned(), priority.to_owned());
-                let times = self.times_before(lane, history, &queue, view.now);
+                let times = self.times_before(&lane, history, &queue, view.now);
                 // Evaluated only where one stands at a cable between switches.
                 let of_others = of_others(view, (switch, history), port, queue.sent);
                 let most = if times.is_none() {

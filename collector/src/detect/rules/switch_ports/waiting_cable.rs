@@ -169,31 +169,32 @@ impl Waiting {
         }
         self.pasts.forget(view.now);
         let ports = busy(view, &self.switches, &self.counts);
-        let usual = median(ports.iter().map(Port::by_byte)).unwrap_or(0.0);
         if ports.len() < MIN_PEERS {
             return;
         }
+        let usual = median(ports.iter().map(Port::by_byte)).unwrap_or(0.0);
         let above = |by_byte: f64| by_byte >= ABOVE_USUAL * usual;
+        let stands_out = |own: &Port<'_>| {
+            let waits = own.ticks > MIN_TICKS && above(own.by_byte());
+            waits && own.by_byte_lately().is_some_and(above)
+        };
         let mut found = Vec::new();
-        for own in ports.iter().filter(|own| own.ticks > MIN_TICKS) {
-            let stands_out = above(own.by_byte()) && own.by_byte_lately().is_some_and(above);
-            if !stands_out {
-                continue;
-            }
-            let lane = (
-                own.switch.clone(),
-                own.cable.port.to_string(),
-                String::new(),
-            );
-            let before = own.by_byte_before(view);
-            let times = self
-                .pasts
-                .times_before(lane, view.now, own.by_byte(), before);
-            if times.is_some_and(|times| times >= NEW)
-                && !is_of_traffic(own, &ports)
-                && !is_passed_on(view, own, &self.counts)
-            {
-                found.extend(evidence(view, own, usual));
+        for of_switch in ports.chunk_by(|a, b| a.switch == b.switch) {
+            for own in of_switch.iter().filter(|own| stands_out(own)) {
+                let lane = (
+                    own.switch.clone(),
+                    own.cable.port.to_string(),
+                    String::new(),
+                );
+                let before = || own.by_byte_before(view);
+                let level = own.by_byte();
+                let times = self.pasts.times_before(&lane, view.now, level, before);
+                if times.is_some_and(|times| times >= NEW)
+                    && !is_of_traffic(own, of_switch)
+                    && !is_passed_on(view, own, &self.counts)
+                {
+                    found.extend(evidence(view, own, usual));
+                }
             }
         }
         let mut parts: Vec<&Part> = found.iter().map(|found| &found.part).collect();
@@ -255,11 +256,10 @@ fn busy<'a>(
 
 /// Whether the traffic explains the wait: the port sends more than its switch's other cables to switches, or another of these waits,
 /// too, as parallel cables to a busy switch do.
-fn is_of_traffic(own: &Port<'_>, ports: &[Port<'_>]) -> bool {
-    let others = ports.iter().filter(|other| {
-        let is_other = other.cable.port != own.cable.port;
-        is_other && other.switch == own.switch
-    });
+fn is_of_traffic(own: &Port<'_>, of_switch: &[Port<'_>]) -> bool {
+    let others = of_switch
+        .iter()
+        .filter(|other| other.cable.port != own.cable.port);
     let usual = median(others.clone().map(|other| other.sent));
     let sends_more = usual.is_some_and(|usual| own.sent > MAX_OF_OTHERS * usual);
     let waits_too = |other: &Port<'_>| ABOVE_USUAL * other.by_byte() > own.by_byte();
