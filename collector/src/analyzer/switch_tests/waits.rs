@@ -1,6 +1,8 @@
 //! InfiniBand: ports between switches that wait for credits.
 
-use railscope_model::metric::{SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT};
+use railscope_model::metric::{
+    SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
+};
 
 use super::{Lab, leaves};
 use crate::detect::rules::switch_ports;
@@ -8,13 +10,15 @@ use crate::detect::rules::switch_ports;
 /// Ticks in ten seconds of a port that waits as every busy port does, and of one whose cable lets too little through.
 const USUAL: f64 = 1e7;
 const LONG: f64 = 6e7;
-/// Bytes in ten seconds.
+/// Bytes in ten seconds, and in one at full speed.
 const BYTES: f64 = 5e10;
+const SPEED: f64 = 2.5e10;
 
-/// A port, what it waited in ten seconds at first and waits now, and what it sends now.
+/// A port, what it waited and sent in ten seconds at first, and what it waits and sends now.
 struct Port {
     at: (&'static str, &'static str),
     waited: f64,
+    sent: f64,
     waits: f64,
     bytes: f64,
 }
@@ -24,6 +28,7 @@ impl Port {
         Self {
             at: (switch, port),
             waited: USUAL,
+            sent: BYTES,
             waits: LONG,
             bytes: BYTES,
         }
@@ -32,6 +37,11 @@ impl Port {
 
 /// What is named where these ports are different and all others between switches alike.
 fn named(different: &[Port]) -> Vec<String> {
+    named_unless(different, |_| {})
+}
+
+/// The same, with something else before the last reading.
+fn named_unless(different: &[Port], last: impl Fn(&mut Lab)) -> Vec<String> {
     let mut lab = leaves();
     lab.host("n0", ("b", 10));
     for port in 1..=4 {
@@ -52,15 +62,21 @@ fn named(different: &[Port]) -> Vec<String> {
     all.extend(between("c", &leaf));
     all.extend(between("s", &spine));
     all.push(("b", "10"));
+    for (switch, port) in &all {
+        lab.add(switch, &SWITCH_PORT_SPEED, &[port], SPEED);
+    }
     for round in 0..19 {
         for (switch, port) in &all {
             let own = different.iter().find(|own| own.at == (*switch, *port));
             let (waits, bytes) = match own {
                 Some(own) if round >= 12 => (own.waits, own.bytes),
-                Some(own) => (own.waited, BYTES),
+                Some(own) => (own.waited, own.sent),
                 None => (USUAL, BYTES),
             };
             count(&mut lab, switch, port, [waits, bytes]);
+        }
+        if round == 18 {
+            last(&mut lab);
         }
         lab.read();
     }
@@ -87,6 +103,12 @@ fn a_cable_whose_port_waits_more_than_others_and_than_before_is_named() {
         ..slow()
     };
     assert!(named(&[always]).is_empty(), "it always waited");
+    let idle = Port {
+        waited: 0.0,
+        sent: 0.05 * BYTES,
+        ..slow()
+    };
+    assert!(named(&[idle]).is_empty(), "it sent nothing before");
     let little = Port {
         waits: 2.0 * USUAL,
         ..slow()
@@ -106,6 +128,34 @@ fn a_port_that_waits_because_the_next_switch_does_is_not_named() {
     let host = Port::slow("b", "10");
     assert_eq!(named(&[slow()]), ["path-slow link/b:1"]);
     assert!(named(&[slow(), host]).is_empty(), "a slow receiver");
+    let full = |waits| Port {
+        at: ("b", "10"),
+        waited: 0.0,
+        sent: BYTES,
+        waits,
+        bytes: 9.0 * SPEED,
+    };
+    assert!(named(&[slow(), full(0.0)]).is_empty(), "too many senders");
+}
+
+#[test]
+fn a_counter_that_has_stopped_accuses_nothing() {
+    let stopped = |switch: &'static str, port: &'static str| {
+        named_unless(&[Port::slow("s", "5")], move |lab| {
+            lab.add(
+                switch,
+                &SWITCH_PORT_SATURATED,
+                &[port, "port_xmit_wait"],
+                1.0,
+            );
+        })
+    };
+    assert_eq!(stopped("a", "1"), ["path-slow link/b:1"]);
+    assert!(stopped("s", "5").is_empty(), "its own");
+    assert!(
+        stopped("b", "10").is_empty(),
+        "the host's port may wait unseen"
+    );
 }
 
 #[test]

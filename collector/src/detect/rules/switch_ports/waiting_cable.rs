@@ -2,11 +2,14 @@
 //!
 //! A link that lets less through than it should returns credits late, and the port before it waits more for each byte than before
 //! and than other ports between switches. A slow receiver makes every switch on the way to it wait: there the next switch waits as
-//! well. Flows that share a port by chance wait, too; their port sends more than the switch's others.
+//! well, or it sends at its full speed to where too many send at once. Flows that share a port by chance wait, too; their port
+//! sends more than the switch's others.
 
 use railscope_model::fabric::{LinkId, LinkKind, PartId};
 use railscope_model::identity::{Part, SwitchName};
-use railscope_model::metric::{SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT};
+use railscope_model::metric::{
+    SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
+};
 
 use super::past::{self, NEW, Pasts, before};
 use crate::assemble::node_parts::gpus_behind;
@@ -29,16 +32,21 @@ const MIN_SENT: f64 = 1e7;
 const MAX_OF_OTHERS: f64 = 1.2;
 /// Most that any other port of the next switch waits, compared with it.
 const PASSED_ON: f64 = 0.3;
+/// Share of its speed from which a port of the next switch is full: it holds up what comes to it without waiting itself.
+const FULL: f64 = 0.7;
+/// Least that the port sent before, compared with now: what an idle port waited is no measure.
+const SENT_BEFORE: f64 = 0.1;
 /// Most cables at once: where there are more, the traffic has changed.
 const MOST_AT_ONCE: usize = 2;
 
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; none of its switch's other cables to switches waits a third as long for each byte, and it sends at most {MAX_OF_OTHERS} times the median of these; no other port of the next switch waits {:.0} % as long; at most {MOST_AT_ONCE} cables at once",
+        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; none of its switch's other cables to switches waits a third as long for each byte, and it sends at most {MAX_OF_OTHERS} times the median of these; no other port of the next switch waits {:.0} % as long or sends at {:.0} % of its speed; at most {MOST_AT_ONCE} cables at once",
         WAIT_SECONDS[0],
         WAIT_SECONDS[1],
-        100.0 * PASSED_ON
+        100.0 * PASSED_ON,
+        100.0 * FULL
     )
 }
 
@@ -70,7 +78,19 @@ pub(super) fn rule() -> Rule {
             "times",
             choice,
         ),
+        Threshold::new(
+            "the same, compared with any other cable of its switch to a switch",
+            ABOVE_USUAL,
+            "times",
+            "parallel cables to a busy switch wait alike (a choice)",
+        ),
         Threshold::new("bytes that a busy port sends", MIN_SENT, "B/s", choice),
+        Threshold::new(
+            "bytes sent before, compared with now, at least",
+            SENT_BEFORE,
+            "ratio",
+            "what an idle port waited is no measure (a choice)",
+        ),
         Threshold::new(
             "bytes sent, compared with the median of the switch's other cables to switches, at most",
             MAX_OF_OTHERS,
@@ -82,6 +102,12 @@ pub(super) fn rule() -> Rule {
             PASSED_ON,
             "ratio",
             "a slow receiver makes every switch on the way wait (a choice)",
+        ),
+        Threshold::new(
+            "share of its speed that any other port of the next switch sends, at most",
+            FULL,
+            "ratio",
+            "senders wait for a port that is full (a choice)",
         ),
         Threshold::new(
             "cables at once, at most",
@@ -97,9 +123,12 @@ pub(super) fn rule() -> Rule {
     }
 }
 
+/// What ports wait and send, how fast they are, and whether the counter of what they wait has stopped at its largest value.
+type Counts = PortSeries<4>;
+
 /// Cables between switches, as the fabric shows them, and what their ports count.
 pub(super) struct Waiting {
-    counts: PortSeries<2>,
+    counts: Counts,
     epoch: Option<u64>,
     switches: Vec<(SwitchName, Vec<Cable>)>,
     pasts: Pasts,
@@ -137,7 +166,8 @@ impl Port<'_> {
     }
 
     fn by_byte_before(&self, view: &View<'_>) -> Option<f64> {
-        let sent = before(self.bytes, view.now).filter(|sent| *sent >= MIN_SENT)?;
+        let least = MIN_SENT.max(SENT_BEFORE * self.sent);
+        let sent = before(self.bytes, view.now).filter(|sent| *sent >= least)?;
         Some(before(self.wait, view.now)? / sent)
     }
 }
@@ -152,6 +182,8 @@ impl Default for Waiting {
             counts: PortSeries::new([
                 (&SWITCH_PORT_TRANSMIT_WAIT, None),
                 (&SWITCH_PORT_TRANSMIT_BYTES, None),
+                (&SWITCH_PORT_SPEED, None),
+                (&SWITCH_PORT_SATURATED, Some("port_xmit_wait")),
             ]),
             epoch: None,
             switches: Vec::new(),
@@ -232,13 +264,13 @@ fn between(view: &View<'_>) -> Vec<(SwitchName, Vec<Cable>)> {
 fn busy<'a>(
     view: &View<'a>,
     switches: &'a [(SwitchName, Vec<Cable>)],
-    counts: &'a PortSeries<2>,
+    counts: &'a Counts,
 ) -> Vec<Port<'a>> {
     let of_switch = |(switch, cables): &'a (SwitchName, Vec<Cable>)| {
         let series = counts.of(view, switch);
         let port = move |cable: &'a Cable| {
-            let [wait, bytes] = series?.of(cable.port);
-            let (wait, bytes) = wait.zip(bytes)?;
+            let [wait, bytes, _, stopped] = series?.of(cable.port);
+            let (wait, bytes) = counting(wait, stopped).zip(bytes)?;
             let sent = rate(bytes, WAIT_SECONDS[0]).filter(|sent| *sent >= MIN_SENT)?;
             Some(Port {
                 switch,
@@ -266,12 +298,17 @@ fn is_of_traffic(own: &Port<'_>, of_switch: &[Port<'_>]) -> bool {
     sends_more || others.into_iter().any(waits_too)
 }
 
-/// Whether the next switch waits itself, at any port but those that lead back.
-fn is_passed_on(view: &View<'_>, own: &Port<'_>, counts: &PortSeries<2>) -> bool {
+/// A counter, unless it has stopped at its largest value.
+fn counting<'a>(counter: Option<Window<'a>>, stopped: Option<Window<'_>>) -> Option<Window<'a>> {
+    let has_stopped = stopped.and_then(|stopped| stopped.value()) == Some(1.0);
+    counter.filter(|_| !has_stopped)
+}
+
+/// Whether the next switch holds up what comes to it, or may do so unseen: any port but those that lead back waits, or is full.
+fn is_passed_on(view: &View<'_>, own: &Port<'_>, counts: &Counts) -> bool {
     let Part::Switch(next) = &view.fabric.vertex(own.cable.peer).part else {
         return false;
     };
-    // It may wait unseen.
     let Some(series) = counts.of(view, next) else {
         return true;
     };
@@ -281,9 +318,16 @@ fn is_passed_on(view: &View<'_>, own: &Port<'_>, counts: &PortSeries<2>) -> bool
         .neighbours(own.cable.peer)
         .filter(|near| near.link.kind == LinkKind::Cable && Some(near.peer) != back);
     onward.any(|near| {
-        let [wait, _] = series.of(near.port);
-        let ticks = wait.and_then(|wait| rate(wait, WAIT_SECONDS[0]));
-        ticks.is_some_and(|ticks| ticks > PASSED_ON * own.ticks)
+        let [wait, bytes, speed, stopped] = series.of(near.port);
+        let wait = counting(wait, stopped).and_then(|wait| rate(wait, WAIT_SECONDS[0]));
+        let sent = bytes.and_then(|bytes| rate(bytes, WAIT_SECONDS[0]));
+        let speed = speed.and_then(|speed| speed.value());
+        match (wait, sent, speed) {
+            (Some(wait), Some(sent), Some(speed)) => {
+                wait > PASSED_ON * own.ticks || sent > FULL * speed
+            }
+            _ => true,
+        }
     })
 }
 
@@ -301,7 +345,7 @@ fn evidence(view: &View<'_>, own: &Port<'_>, usual: f64) -> Option<Evidence> {
         // What flows lose depends on what else they wait for.
         effect: 0.0,
         statement: format!(
-            "Port {} of {} to {} waits {times} for each byte as the median busy port between switches, and {NEW:.0} times as long as before; it sends {:.1} GB/s, and the next switch does not wait.",
+            "Port {} of {} to {} waits {times} for each byte as the median busy port between switches, and {NEW:.0} times as long as before; it sends {:.1} GB/s, and no other port of the next switch waits or is full.",
             view.fabric.port_name(id, own.cable.port),
             own.switch,
             view.fabric.vertex(own.cable.peer).part,
