@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{GpuIndex, NodeName, Part};
-use railscope_model::metric::{GPU_RECOVERY_ACTION, SENSOR_ALARM};
+use railscope_model::metric::{GPU_RECOVERY_ACTION, GPU_SM_ACTIVE, SENSOR_ALARM};
 
 use crate::assemble::node_parts::{gpus_behind, gpus_below, gpus_routed_over};
 use crate::classes::belief::SURE_ENOUGH_TO_PAGE;
-use crate::classes::signs::is_of_clock;
 use crate::classes::{
     Class, GPU_MEMORY, GPU_SLOW, HOST_DOWN, NVLINK_ERRORS, PORT_DOWN, SWITCH_DOWN, Severity,
 };
 use crate::detect::detector::{Evidence, Explanation};
+use crate::detect::rules::late_rank;
 use crate::diagnose::stages::lost_links::{Earlier, bundles, is_lost_cable, parents};
 use crate::diagnose::stages::maintenance::Window;
 use crate::diagnose::stages::posterior::{Weighed, weigh};
@@ -272,15 +272,16 @@ pub(crate) fn describe(
 /// Puts the finding that is nearest to the cause first.
 ///
 /// A memory error is the cause of the reset that the driver asks for. Errors of NVLinks, which send again what was corrupted, are the
-/// cause of work that takes longer although the clock is as it should be. What a sensor alarms about may have been so for weeks.
+/// cause of SMs that are active for longer, and of a rank that is late. What a sensor alarms about may have been so for weeks.
 fn sort_by_cause(findings: &mut [Finding]) {
     let is_request = |own: &Evidence| own.signal == GPU_RECOVERY_ACTION.name;
     let is_memory_error = |own: &Evidence| own.class == &GPU_MEMORY && !is_request(own);
+    let of_waits = [GPU_SM_ACTIVE.name, late_rank::SIGNAL];
     let is_link_error = |own: &Evidence| own.class == &NVLINK_ERRORS;
     let any = |is: &dyn Fn(&Evidence) -> bool| findings.iter().any(|own| is(&own.evidence));
     let (memory, links) = (any(&is_memory_error), any(&is_link_error));
     let is_effect = |own: &Evidence| {
-        let waits = own.class == &GPU_SLOW && !is_of_clock(own);
+        let waits = own.class == &GPU_SLOW && of_waits.contains(&own.signal);
         let is_alarm = own.signal == SENSOR_ALARM.name;
         is_alarm || (memory && is_request(own)) || (links && waits)
     };
@@ -319,7 +320,7 @@ pub(crate) fn short_id(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use railscope_model::metric::GPU_CLOCK;
+    use railscope_model::metric::{GPU_CLOCK, GPU_TENSOR_ACTIVE};
 
     use super::*;
     use crate::classes::{GPU_ERROR, GPU_THERMAL, HOST_COOLING, PCIE_DEGRADED};
@@ -349,8 +350,12 @@ mod tests {
         assert_eq!(of(&[waits]), ("gpu-slow", Severity::Critical));
         let hot = (&GPU_THERMAL, "");
         assert_eq!(of(&[waits, errors, hot]).0, "nvlink-errors");
-        let clock = (&GPU_SLOW, GPU_CLOCK.name);
-        assert_eq!(of(&[clock, errors]).0, "gpu-slow");
+        let late = (&GPU_SLOW, late_rank::SIGNAL);
+        assert_eq!(of(&[late, errors]).0, "nvlink-errors");
+        for own in [&GPU_CLOCK, &GPU_TENSOR_ACTIVE] {
+            let own = (&GPU_SLOW, own.name);
+            assert_eq!(of(&[own, errors]).0, "gpu-slow");
+        }
     }
 
     #[test]

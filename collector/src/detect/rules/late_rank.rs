@@ -12,6 +12,9 @@ use crate::jobs::straggler::{
     ALARM, Basis, Cause, MIN_MISSING_WAIT, MIN_PRESENT, MIN_RANKS, REPAID, Ranked, Waiting,
 };
 
+/// Signal of its findings: what ranks report of their collectives.
+pub(crate) const SIGNAL: &str = "collectives";
+
 struct LateRank;
 
 /// Builds the detector.
@@ -90,7 +93,7 @@ fn evidence(waiting: &Waiting, rank: &Ranked) -> Option<Evidence> {
     };
     Some(Evidence {
         detector: "late-rank",
-        signal: "collectives",
+        signal: SIGNAL,
         class: &GPU_SLOW,
         effect: rank.excess.clamp(0.0, 1.0),
         statement: format!(

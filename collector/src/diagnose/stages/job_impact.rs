@@ -313,9 +313,15 @@ impl Impact {
     }
 }
 
-/// Whether a job may have its usual throughput: the part works, or others carry its load.
+/// Whether a job may have its usual throughput: the part works, or others carry its load. A class that is a ticket by itself is
+/// critical for other findings, and hard if one of these is.
 fn is_soft(incident: &Incident) -> bool {
-    SOFT.contains(&incident.class) || matches!(incident.root, Part::SwitchLink(..))
+    let findings = incident.findings.iter().map(|found| &found.evidence);
+    let mut paging = findings.filter(|own| own.severity() == Severity::Critical);
+    let is_ticket = incident.class.severity == Severity::Warning;
+    SOFT.contains(&incident.class)
+        || matches!(incident.root, Part::SwitchLink(..))
+        || (is_ticket && paging.all(|own| SOFT.contains(&own.class)))
 }
 
 /// Whether all that is known to be lost is a part of a GPU's clock, too small to delay a job.

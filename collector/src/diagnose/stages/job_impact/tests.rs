@@ -1,10 +1,12 @@
 //! Two jobs that send a gigabyte a second, and a fault on one of them: which incidents page, and what it costs.
 
 use railscope_model::identity::{NodeName, Part};
+use railscope_model::metric::GPU_SM_ACTIVE;
 
 use super::*;
-use crate::classes::{PORT_DOWN, UPLINK_DOWN};
+use crate::classes::{NVLINK_ERRORS, PORT_DOWN, UPLINK_DOWN};
 use crate::detect::detector::{Evidence, Explanation};
+use crate::detect::found::part;
 use crate::diagnose::incident::{Finding, describe};
 use crate::jobs::job::JobTable;
 
@@ -33,12 +35,19 @@ fn incident(class: &'static Class, part: &str) -> Incident {
     incident_by(class, part, ("test", 0.5))
 }
 
-/// By a signal with an effect. Over a cable between switches the GPU of n0 is routed.
+/// By a signal with an effect.
 fn incident_by(
     class: &'static Class,
     part: &str,
     (signal, effect): (&'static str, f64),
 ) -> Incident {
+    let found = finding(class, part, (signal, effect));
+    let fabric = railscope_model::fabric::Fabric::default();
+    describe(&fabric, &found.evidence.part.clone(), vec![found], at(0))
+}
+
+/// Over a cable between switches the GPU of n0 is routed.
+fn finding(class: &'static Class, part: &str, (signal, effect): (&'static str, f64)) -> Finding {
     let part: Part = part.parse().expect(part);
     let routed = matches!(part, Part::SwitchLink(..)).then(|| "gpu/n0:0".parse().expect("a part"));
     let evidence = Evidence {
@@ -50,23 +59,17 @@ fn incident_by(
         victims: routed.into_iter().collect(),
         related: Vec::new(),
         alike: Vec::new(),
-        part: part.clone(),
+        part,
     };
     let explanation = Explanation {
         check: "",
         threshold: String::new(),
         clears: "",
     };
-    let finding = Finding {
+    Finding {
         evidence,
         explanation,
-    };
-    describe(
-        &railscope_model::fabric::Fabric::default(),
-        &part,
-        vec![finding],
-        at(0),
-    )
+    }
 }
 
 /// Twenty minutes, of which the last ten have an incident on n0 and a job `a` of n0 to n3 that runs at `speed` of its
@@ -195,7 +198,22 @@ fn a_clock_that_is_a_little_low_is_small_and_what_a_gpu_does_with_it_is_not() {
     let by = |signal, effect| is_small(&incident_by(&GPU_SLOW, "gpu/n0:0", (signal, effect)));
     assert!(by(GPU_CLOCK.name, 0.02));
     assert!(!by(GPU_CLOCK.name, 0.2));
-    assert!(!by("railscope_gpu_sm_active_ratio", 0.02));
+    assert!(!by(GPU_SM_ACTIVE.name, 0.02));
+}
+
+#[test]
+fn a_ticket_that_is_critical_for_what_it_slows_is_as_soft_as_that() {
+    let of = |classes: &[&'static Class]| {
+        let findings = classes.iter();
+        let findings = findings.map(|class| finding(class, "gpu/n0:0", (GPU_SM_ACTIVE.name, 0.5)));
+        let fabric = railscope_model::fabric::Fabric::default();
+        describe(&fabric, &part("gpu/n0:0"), findings.collect(), at(0))
+    };
+    let [slow, down] = [&GPU_SLOW, &PORT_DOWN].map(|class| of(&[&NVLINK_ERRORS, class]));
+    assert_eq!((slow.class, slow.severity), (&NVLINK_ERRORS, PAGE));
+    assert!(is_soft(&slow));
+    assert!(!is_soft(&down));
+    assert!(!is_soft(&of(&[&PORT_DOWN])));
 }
 
 #[test]
