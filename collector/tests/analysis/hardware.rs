@@ -267,4 +267,15 @@ fn a_nic_that_leaves_the_pages_of_its_node_in_the_midst_of_traffic_is_down() {
         nothing(named(1e10, "mlx5_", 60..1000)),
         "no port is exported"
     );
+    // EFA has no state of its ports.
+    let fault = leaving(1e10, "mlx5_1", 60..1000);
+    let stateless: Box<Fault> = Box::new(move |node, seconds, page| {
+        let page = fault(node, seconds, page);
+        let is_left = |line: &&str| !line.starts_with("railscope_rdma_port_up");
+        let left = page.lines().filter(is_left);
+        left.map(|line| format!("{line}\n")).collect()
+    });
+    let views = super::views((5, 0), &stateless);
+    let last = views.last().map(|view| incidents(&view));
+    assert_eq!(last.as_ref(), gone.last());
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use foldhash::fast::FixedState;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort};
-use railscope_model::metric::{RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_UP};
+use railscope_model::metric::{Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_UP};
 use railscope_model::reading::Labels;
 
 use crate::assemble::node_parts::gpus_behind;
@@ -13,7 +13,7 @@ use crate::classes::{Class, PORT_DOWN};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::netdev::port_named;
 use crate::detect::registry::{Rule, Threshold};
-use crate::store::{Increase, NodeHistory};
+use crate::store::{Increase, NodeHistory, Window};
 
 const NAME: &str = "nic-presence";
 
@@ -52,7 +52,7 @@ struct Node {
     /// Most ports at once.
     most: usize,
     /// What the list rests on.
-    presence: Option<u64>,
+    presence: Option<(&'static str, u64)>,
     tick: u64,
 }
 
@@ -67,10 +67,11 @@ impl Detector for NicPresence {
         for (node, history) in view.history.fresh_nodes(view.now) {
             let known = self.nodes.entry(history.born()).or_default();
             known.tick = tick;
-            let presence = Some(history.presence_since(&RDMA_PORT_UP));
+            let lists = lists_ports(history);
+            let presence = Some((lists.name, history.presence_since(lists)));
             if known.presence != presence {
                 known.presence = presence;
-                known.relist(history, view.now);
+                known.relist(history.series(lists), view.now);
             }
             if (tick + history.born()).is_multiple_of(LOOKS) {
                 known.note_traffic(history, view.now);
@@ -139,10 +140,21 @@ fn port_of(labels: &Labels) -> Option<RdmaPort> {
     port_named(labels.next()?, labels.next()?)
 }
 
+/// The metric that lists the ports of a node: their state, or what they receive where they have no state, as with EFA.
+fn lists_ports(history: &NodeHistory) -> &'static Metric {
+    match history.series(&RDMA_PORT_UP).next() {
+        Some(_) => &RDMA_PORT_UP,
+        None => &RDMA_PORT_RECEIVE_BYTES,
+    }
+}
+
 impl Node {
     /// Compares the ports that the node lists now with those that it had.
-    fn relist(&mut self, history: &NodeHistory, now: Timestamp) {
-        let ports = history.series(&RDMA_PORT_UP);
+    fn relist<'a>(
+        &mut self,
+        ports: impl Iterator<Item = (&'a Labels, Window<'a>)>,
+        now: Timestamp,
+    ) {
         let listed: BTreeSet<RdmaPort> = ports.filter_map(|(labels, _)| port_of(labels)).collect();
         // Nothing is known of its ports then.
         if listed.is_empty() {
