@@ -236,6 +236,21 @@ pub(crate) fn stands(history: &NodeHistory, port: &str, bytes: &'static Metric) 
         .is_some_and(|(rate, speed)| rate < MOST_CARRIED * speed)
 }
 
+/// Largest share of some seconds for which a priority of a port was paused; 0 where that is not counted.
+pub(crate) fn share_in_pause(history: &NodeHistory, port: &str, seconds: f64) -> f64 {
+    let mut most: f64 = 0.0;
+    for (labels, window) in history.moving(&SWITCH_PORT_PFC_PAUSE_SECONDS) {
+        let labels: Vec<&str> = labels.values().collect();
+        if let [of, _, "receive"] = labels[..]
+            && of == port
+        {
+            let rise = window.newest_increase(seconds);
+            most = most.max(rise.map_or(0.0, Increase::rate));
+        }
+    }
+    most.min(1.0)
+}
+
 fn is_switch(fabric: &Fabric, part: PartId) -> bool {
     matches!(fabric.vertex(part).part, Part::Switch(_))
 }

@@ -262,6 +262,51 @@ fn a_port_that_alone_halts_one_nic_is_stuck_unless_its_switch_is_congested_or_pa
 }
 
 #[test]
+fn a_port_that_alone_halts_another_switch_is_stuck_unless_a_port_is_full_or_has_a_queue() {
+    // Of s to b; port 1 leads to a, is paused and sends and marks.
+    let told = |halted: f64, of_other: f64, of_uplink: f64, bytes: f64, marked: f64| {
+        let mut lab = leaves();
+        let ports = ["1", "2", "3", "4", "5"];
+        for port in ports {
+            lab.add("s", &SWITCH_PORT_SPEED, &[port], 50e9);
+        }
+        for _ in 0..9 {
+            let shares = [
+                ("5", "transmit", halted),
+                ("2", "transmit", of_other),
+                ("3", "transmit", 0.0),
+                ("1", "receive", of_uplink),
+            ];
+            for (port, direction, share) in shares {
+                let labels = [port, "3", direction];
+                lab.add("s", &SWITCH_PORT_PFC_PAUSE_SECONDS, &labels, 10.0 * share);
+            }
+            for port in ports {
+                let (bytes, marked) = if port == "1" {
+                    (bytes, marked)
+                } else {
+                    (1e9, 0.0)
+                };
+                lab.add("s", &SWITCH_PORT_TRANSMIT_BYTES, &[port], 10.0 * bytes);
+                lab.add("s", &SWITCH_PORT_ECN_MARKED, &[port, "3"], 10.0 * marked);
+            }
+            lab.read();
+        }
+        lab.said_by(pause_circle::build)
+    };
+    let stuck = ["pfc-storm link/b:1"];
+    assert_eq!(told(0.8, 0.0, 0.0, 1e9, 0.0), stuck);
+    assert!(told(0.8, 0.2, 0.0, 1e9, 0.0).is_empty(), "another, too");
+    assert!(told(0.8, 0.0, 0.0, 1e9, 1e5).is_empty(), "a queue");
+    assert!(told(0.8, 0.0, 0.0, 45e9, 0.0).is_empty(), "full");
+    assert_eq!(told(0.8, 0.0, 0.0, 35e9, 0.0), stuck);
+    assert!(
+        told(0.8, 0.0, 0.2, 35e9, 0.0).is_empty(),
+        "full but for its pause"
+    );
+}
+
+#[test]
 fn a_port_whose_speed_falls_is_named_until_it_is_back_whether_its_cable_is_known_or_not() {
     let mut lab = leaves();
     let mut detector = degraded_link::build();

@@ -7,21 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::LinkId;
 use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_model::metric::{
-    SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED,
-    SWITCH_PORT_TRANSMIT_BYTES,
+    SWITCH_PORT_ECN_MARKED, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES,
+    SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
 };
+use railscope_model::reading::Labels;
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PFC_DEADLOCK, PFC_STORM};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::ecn_marks::marked_share;
 use crate::detect::pause_graph::{
-    DEAD, DEAD_SECONDS, MIN_PAUSE, MOST_CARRIED, PauseGraph, WINDOW_SECONDS, stands,
+    DEAD, DEAD_SECONDS, MIN_PAUSE, MOST_CARRIED, PauseGraph, WINDOW_SECONDS, share_in_pause, stands,
 };
 use crate::detect::peers::MIN_PEERS;
 use crate::detect::port_series::cable_at;
 use crate::detect::registry::{Rule, SHARE_IN_PAUSE, Threshold};
 use crate::stages::Step;
-use crate::store::{Increase, NodeHistory};
+use crate::store::{Increase, NodeHistory, Window};
 
 struct PauseCircle;
 
@@ -31,15 +33,17 @@ pub fn build() -> Box<dyn Detector> {
 }
 
 const NAME: &str = "pause-circle";
-/// Share of the time in pause from which a switch halts a NIC that nothing else explains.
+/// Share of the time in pause from which a switch halts a NIC, or another switch, and nothing else explains that.
 const HALTED: f64 = 0.5;
-/// Most pause elsewhere, as a share of that of a NIC that is halted alone.
+/// Most pause elsewhere, as a share of that of the only one that is halted.
 const OF_HALTED: f64 = 0.1;
-/// How many times as long as anything pauses the switch it must pause the NIC: a switch that is paused holds its senders back for
+/// How many times as long as anything pauses the switch it must pause that one: a switch that is paused holds its senders back for
 /// no longer.
 const BEYOND_PAUSED: f64 = 3.0;
 /// Share of its speed from which a port is full: pause toward its senders is congestion.
 const FULL: f64 = 0.8;
+/// Share of a port's packets that are marked from which it has a queue.
+const MARKS: f64 = 0.01;
 
 impl Detector for PauseCircle {
     fn name(&self) -> &'static str {
@@ -87,17 +91,18 @@ impl Detector for PauseCircle {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         if class == &PFC_STORM {
             return Explanation {
-                check: "A switch permanently pauses another switch, or a port whose cable is not known, or most of the time one NIC alone, although nothing pauses it.",
+                check: "A switch permanently pauses another switch, or a port whose cable is not known, or most of the time one NIC or switch alone, although nothing pauses it nearly as long.",
                 threshold: format!(
-                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused; toward a NIC {:.0} % of {WINDOW_SECONDS:.0} s, if no other port sends pause {:.0} % as long, nothing pauses the switch for a third of that and no port carries {:.0} % of its speed; by the NIC's own counter, if no other NIC of the switch is paused {:.0} % as long, and no NIC pauses its switch for a third of that",
+                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused; {:.0} % of {WINDOW_SECONDS:.0} s, if no other port sends pause {:.0} % as long, nothing pauses the switch for a third of that, no port carries {:.0} % of its speed and, toward another switch, none marks {:.0} % of its packets; by the NIC's own counter, if no other NIC of the switch is paused {:.0} % as long, and no NIC pauses its switch for a third of that",
                     100.0 * DEAD,
                     100.0 * MOST_CARRIED,
                     100.0 * HALTED,
                     100.0 * OF_HALTED,
                     100.0 * FULL,
+                    100.0 * MARKS,
                     100.0 * OF_HALTED
                 ),
-                clears: "The port carries traffic again, or the switch no longer pauses the NIC.",
+                clears: "The port carries traffic again, or the switch no longer pauses the other end.",
             };
         }
         Explanation {
@@ -128,15 +133,15 @@ impl Detector for PauseCircle {
                 source,
             ),
         ];
-        let at_nic = [
+        let alone = [
             Threshold::new(
-                "share of the time in pause, by the only port that sends it, to a NIC",
+                "share of the time in pause, by the only port that sends it",
                 HALTED,
                 "ratio",
                 source,
             ),
             Threshold::new(
-                "most pause of other NICs",
+                "most pause of others",
                 OF_HALTED,
                 "ratio of its share",
                 "congestion pauses several senders (a choice)",
@@ -153,10 +158,16 @@ impl Detector for PauseCircle {
                 "ratio",
                 source,
             ),
+            Threshold::new(
+                "share of its packets that no port marks if the other end is a switch",
+                MARKS,
+                "ratio",
+                "one sender may fill the queue of a port that is slower than its speed (a choice)",
+            ),
         ];
         vec![
             Rule::new(&PFC_DEADLOCK, thresholds.clone()),
-            Rule::new(&PFC_STORM, thresholds.into_iter().chain(at_nic).collect()),
+            Rule::new(&PFC_STORM, thresholds.into_iter().chain(alone).collect()),
         ]
     }
 }
@@ -203,7 +214,7 @@ fn stuck_at_edge(view: &View<'_>, out: &mut Vec<Evidence>) {
         if sends.iter().any(halts) && tells() {
             let without = sends.iter().filter(|sends| sends.lately > DEAD);
             out.extend(without.filter_map(|sends| without_cable(view, switch, history, sends)));
-            out.extend(at_nic(view, switch, history, &sends, most));
+            out.extend(alone(view, switch, history, &sends, most));
         }
     }
 }
@@ -223,15 +234,16 @@ fn without_cable(
     }
     let part = Part::SwitchLink(switch.clone(), port.parse::<PortName>().ok()?);
     let statement = format!(
-        "Port {port} of {switch} has sent pause on priority {priority} for more than {:.0} % of the last {DEAD_SECONDS:.0} s, and none of the switch's ports is paused.",
+        "Port {port} of {switch} has sent pause on priority {priority} for more than {:.0} % of the last {DEAD_SECONDS:.0} s, and nothing pauses the switch a third as long.",
         100.0 * DEAD
     );
     Some(storm(view, part, statement))
 }
 
-/// The only port of a switch that sends pause, to a NIC, while no port of the switch is full: congestion pauses several
-/// senders, or fills the port that they send to.
-fn at_nic(
+/// The only port of a switch that sends pause, while no port of the switch is full: congestion pauses several senders, or fills
+/// the port that they send to. Toward another switch no port may mark packets either: one sender may fill the queue of a port that
+/// is slower than its speed.
+fn alone(
     view: &View<'_>,
     switch: &SwitchName,
     history: &NodeHistory,
@@ -249,9 +261,10 @@ fn at_nic(
     let most = others.map(|other| other.share).fold(0.0, f64::max);
     let is_alone = most <= OF_HALTED * share && BEYOND_PAUSED * paused <= share;
     let near = cable_at(view.fabric, switch, port)?;
-    let leads_to_nic = !matches!(view.fabric.vertex(near.peer).part, Part::Switch(_));
-    if !(leads_to_nic && is_alone && share > HALTED && ports.len() >= MIN_PEERS)
+    let leads_to_switch = matches!(view.fabric.vertex(near.peer).part, Part::Switch(_));
+    if !(is_alone && share > HALTED && ports.len() >= MIN_PEERS)
         || any_port_is_full(history)?
+        || (leads_to_switch && any_port_marks(history)?)
     {
         return None;
     }
@@ -265,7 +278,7 @@ fn at_nic(
     Some(storm(view, view.fabric.cable_part(near.id)?, statement))
 }
 
-/// Whether a port sends at its full speed. None if too few ports report, or the speed of one that sends is unknown.
+/// Whether a port sends at its full speed, or all that pause leaves of it. None if too few ports report, or the speed of one that sends is unknown.
 fn any_port_is_full(history: &NodeHistory) -> Option<bool> {
     if history.series(&SWITCH_PORT_TRANSMIT_BYTES).count() < MIN_PEERS {
         return None;
@@ -277,9 +290,22 @@ fn any_port_is_full(history: &NodeHistory) -> Option<bool> {
         let rate = window
             .newest_increase(WINDOW_SECONDS)
             .map_or(0.0, Increase::rate);
-        full |= rate > FULL * speed;
+        full |= rate > FULL * (1.0 - share_in_pause(history, port, WINDOW_SECONDS)) * speed;
     }
     Some(full)
+}
+
+/// Whether a port marks packets for congestion; none if that is not counted.
+fn any_port_marks(history: &NodeHistory) -> Option<bool> {
+    history.series(&SWITCH_PORT_ECN_MARKED).next()?;
+    let marks = |labels: &Labels, window: Window<'_>| {
+        let marked = window.newest_increase(WINDOW_SECONDS)?.rate();
+        let sent = history.window(&SWITCH_PORT_TRANSMIT_BYTES, &[labels.values().next()?])?;
+        let sent = sent.newest_increase(WINDOW_SECONDS)?.rate();
+        Some(sent > 0.0 && marked_share(marked, sent) > MARKS)
+    };
+    let mut marked = history.moving(&SWITCH_PORT_ECN_MARKED);
+    Some(marked.any(|(labels, window)| marks(labels, window) == Some(true)))
 }
 
 fn of_stuck_port(view: &View<'_>, cable: LinkId) -> Option<Evidence> {
