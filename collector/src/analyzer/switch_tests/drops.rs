@@ -1,6 +1,9 @@
 //! Packets that switches drop at many of their ports.
 
-use railscope_model::metric::{SWITCH_PORT_DISCARDS, SWITCH_PORT_TRANSMIT_PACKETS};
+use railscope_model::metric::{
+    SWITCH_PORT_DISCARDS, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED,
+    SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS, SWITCH_PORT_TRANSMIT_WAIT,
+};
 
 use super::{Lab, leaves};
 use crate::detect::rules::switch_ports;
@@ -59,4 +62,86 @@ fn a_line_card_that_drops_equally_at_ports_to_several_leaves_is_lossy() {
     // Those to two leaves may share a queue, and others have no card in common.
     assert_eq!(dropping(&[1, 2, 3]), [""; 0]);
     assert_eq!(dropping(&[1, 4, 6]), [""; 0]);
+}
+
+/// What ports do in ten seconds: switch and port, packets dropped in each reading, share of the full speed sent, share of the
+/// time in pause.
+struct Alone {
+    at: (&'static str, &'static str),
+    drops: fn(usize) -> f64,
+    sent: f64,
+    paused: f64,
+}
+
+impl Alone {
+    fn slow(switch: &'static str, port: &'static str) -> Self {
+        Self {
+            at: (switch, port),
+            drops: |round| if round < 20 { 0.0 } else { 50.0 },
+            sent: 0.1,
+            paused: 0.0,
+        }
+    }
+}
+
+/// What is named where these ports of Ethernet, or of InfiniBand, drop and the others do not.
+fn named(different: &[Alone], waits: bool) -> Vec<String> {
+    let mut lab = leaves();
+    lab.host("n2", ("b", 10));
+    let ports = ["1", "2", "3", "4", "5", "10"];
+    for switch in ["a", "b", "s"] {
+        for port in ports {
+            lab.add(switch, &SWITCH_PORT_SPEED, &[port], 50e9);
+        }
+    }
+    for round in 0..30 {
+        for switch in ["a", "b", "s"] {
+            for port in ports {
+                let own = different.iter().find(|own| own.at == (switch, port));
+                let drops = own.map_or(0.0, |own| (own.drops)(round));
+                let sent = own.map_or(0.1, |own| own.sent);
+                let paused = own.map_or(0.0, |own| own.paused);
+                let pause = [port, "3", "receive"];
+                lab.add(switch, &SWITCH_PORT_DISCARDS, &[port, "transmit"], drops);
+                lab.add(switch, &SWITCH_PORT_TRANSMIT_BYTES, &[port], 50e10 * sent);
+                let paused = 10.0 * paused;
+                lab.add(switch, &SWITCH_PORT_PFC_PAUSE_SECONDS, &pause, paused);
+                if waits {
+                    lab.add(switch, &SWITCH_PORT_TRANSMIT_WAIT, &[port], 1e3);
+                }
+            }
+        }
+        lab.read();
+    }
+    lab.said_by(switch_ports::build)
+}
+
+#[test]
+fn a_port_between_switches_that_alone_drops_though_it_sends_little_is_named() {
+    let slow = || Alone::slow("a", "1");
+    assert_eq!(named(&[slow()], false), ["path-slow link/a:1"]);
+    assert!(named(&[slow()], true).is_empty(), "credits");
+    let full = Alone {
+        sent: 0.8,
+        ..slow()
+    };
+    assert!(named(&[full], false).is_empty(), "full");
+    let paused = Alone {
+        paused: 0.1,
+        ..slow()
+    };
+    assert!(named(&[paused], false).is_empty(), "paused");
+    let before = Alone {
+        drops: |_| 50.0,
+        ..slow()
+    };
+    assert!(named(&[before], false).is_empty(), "it always did");
+    let burst = Alone {
+        drops: |round| if round == 28 { 500.0 } else { 0.0 },
+        ..slow()
+    };
+    assert!(named(&[burst], false).is_empty(), "a burst");
+    assert!(named(&[Alone::slow("b", "10")], false).is_empty(), "a host");
+    let many = ["1", "2", "3"].map(|port| Alone::slow("a", port));
+    assert!(named(&many, false).is_empty(), "many");
 }

@@ -1,7 +1,8 @@
 //! What ports of switches report about the switch: packets that it drops, uplinks of which it uses
-//! only some, queues that stand, ports that wait for credits.
+//! only some, queues that stand, a port that drops alone, ports that wait for credits.
 
 mod drops;
+mod lone_drops;
 mod past;
 mod standing_queue;
 mod waiting_cable;
@@ -11,9 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
-    Metric, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
+    Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES,
+    SWITCH_PORT_TRANSMIT_WAIT,
 };
 
+use self::lone_drops::Drops;
 use self::standing_queue::Queues;
 use self::waiting_cable::Waiting;
 use crate::assemble::node_parts::gpus_behind;
@@ -44,6 +47,7 @@ struct SwitchPorts {
     bytes: PortSeries<2>,
     leaves: Leaves,
     queues: Queues,
+    drops: Drops,
     waiting: Waiting,
 }
 
@@ -56,6 +60,7 @@ pub fn build() -> Box<dyn Detector> {
         ]),
         leaves: Leaves::default(),
         queues: Queues::default(),
+        drops: Drops::default(),
         waiting: Waiting::default(),
     })
 }
@@ -71,6 +76,7 @@ impl Detector for SwitchPorts {
         self.leaves.refresh(view);
         polarised(view, &self.leaves, &self.bytes, out);
         self.queues.find(view, out);
+        self.drops.find(view, out);
         self.waiting.find(view, out);
     }
 
@@ -86,6 +92,12 @@ impl Detector for SwitchPorts {
                 check: "A port between switches waits for credits, although the next switch waits for none itself.",
                 threshold: waiting_cable::words(),
                 clears: "The port waits no longer than others for each byte.",
+            }
+        } else if signal == SWITCH_PORT_DISCARDS.name {
+            Explanation {
+                check: "A port between switches drops packets alone, although it could send more and is not paused.",
+                threshold: lone_drops::words(),
+                clears: "The port drops no packets.",
             }
         } else if class == &PATH_SLOW {
             Explanation {
@@ -115,6 +127,7 @@ impl Detector for SwitchPorts {
             lossy,
             Rule::new(&ECMP_POLARISED, uplinks),
             standing_queue::rule(),
+            lone_drops::rule(),
             waiting_cable::rule(),
         ]
     }
