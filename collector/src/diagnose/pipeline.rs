@@ -19,6 +19,7 @@ use crate::diagnose::stages::immediate_open::proven;
 use crate::diagnose::stages::lost_links::{Earlier, FLAP_TOGETHER_SECONDS};
 use crate::diagnose::stages::maintenance::{Window, mark};
 use crate::diagnose::stages::mass_link_loss::Storms;
+use crate::diagnose::stages::nvlink_switches;
 use crate::diagnose::stages::reseats::Reseats;
 use crate::fabric::Routes;
 use crate::jobs::job::Jobs;
@@ -162,6 +163,9 @@ impl Tracker {
             |node: &NodeName| history.node(node).is_some_and(|own| !own.is_current(now));
         let earlier = self.earlier(&findings, now);
         let mut groups = group(fabric, findings, &earlier, is_silent, self.left_out);
+        if !self.left_out.has(Step::Parents) {
+            nvlink_switches::join(fabric, history, &mut groups);
+        }
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
         let named: BTreeSet<_> = groups.keys().cloned().collect();

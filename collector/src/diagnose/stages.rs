@@ -7,6 +7,7 @@ pub mod job_impact;
 pub(crate) mod lost_links;
 pub mod maintenance;
 pub mod mass_link_loss;
+pub(crate) mod nvlink_switches;
 pub mod posterior;
 pub(crate) mod reattribute;
 pub(crate) mod reseats;
