@@ -11,7 +11,7 @@ use crate::detect::rules::slow_receiver;
 use crate::jobs::job::{JobTable, Jobs};
 
 /// Ticks that a port waits in ten seconds.
-const WAITS: f64 = 1e6;
+const WAITS: f64 = 2e6;
 
 /// Twelve hosts, of which the first four run a job, and some of which their leaf waits for.
 fn waiting_for(hosts: &[usize]) -> Lab {

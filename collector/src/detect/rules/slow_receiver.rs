@@ -59,8 +59,8 @@ const MIN_STALLED: f64 = 0.2;
 const STORM: f64 = 0.9;
 const STORM_SECONDS: f64 = 10.0;
 /// Fewest ticks of waiting in a second that are evaluated. A tick is no fixed time; the slowest counters known tick at
-/// some ten million a second, of which this is 0.1 %.
-const MIN_TICKS: f64 = 10_000.0;
+/// some ten million a second, of which this is 1 %, as of pause.
+const MIN_TICKS: f64 = 100_000.0;
 
 /// A NIC that receives no more than this, bytes a second, receives nothing: management and health checks.
 const NO_TRAFFIC: f64 = 1e7;
