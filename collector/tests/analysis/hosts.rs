@@ -20,6 +20,34 @@ fn a_host_whose_nics_all_have_another_mtu_is_one_incident() {
     check(&odd, &[expected]);
 }
 
+/// Interfaces of these names and speeds on each node, with an MTU of 1500 on the first of node 3, and of 9000 elsewhere.
+fn unrelated(names: fn(usize) -> Vec<(String, f64)>) -> Box<Fault> {
+    with(move |node, _| {
+        let lines = names(node).into_iter().enumerate();
+        let lines = lines.map(|(place, (netdev, speed))| {
+            let bytes = if (node, place) == (3, 0) { 1500 } else { 9000 };
+            format!(
+                "railscope_nic_mtu_bytes{{netdev=\"{netdev}\"}} {bytes}\n\
+                 railscope_nic_speed_bytes_per_second{{netdev=\"{netdev}\"}} {speed}\n"
+            )
+        });
+        lines.collect()
+    })
+}
+
+#[test]
+fn an_mtu_is_compared_on_interfaces_without_rdma_and_on_those_with_names_of_places() {
+    let bond = unrelated(|_| vec![(String::from("bond1"), 6.25e9)]);
+    check(&bond, &["mtu-mismatch nic/n3:bond1 gpus=0 []"]);
+    check(&unrelated(|_| vec![(String::from("eno1"), 1.25e8)]), &[]);
+    let of_places = |node: usize| {
+        let place = |rail: usize| format!("enp{}s0f0np0", 10 * node + rail + 1);
+        (0..4).map(|rail| (place(rail), 5e10)).collect()
+    };
+    let first = &["mtu-mismatch nic/n3:mlx5_0 gpus=1 [gpu/n3:0]"];
+    check(&unrelated(of_places), first);
+}
+
 /// Share of the time in which a process waits for a resource, by node.
 fn pressure(resource: &'static str, share: fn(usize) -> f64) -> Box<Fault> {
     with(move |node, seconds| {
