@@ -315,6 +315,9 @@ fn an_uplink_without_light_is_lost_whatever_was_told_of_it_before_and_comes_back
             (2, dark, &["uplink-down link/leaf-1[swp50]"][..], " lost"),
             (20, dark, &["uplink-down link/leaf-1[swp50]"], " lost"),
             (15, &[], &[], ""),
+            // Longer than the counters' window.
+            (31, &[], &[], ""),
+            (4, dark, &["port-flapping link/leaf-1[swp50]"], " lost"),
         ] {
             for _ in 0..ticks {
                 lights(&mut cluster, 2, dark);

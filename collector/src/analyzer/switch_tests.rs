@@ -2,6 +2,7 @@
 
 mod credits;
 mod drops;
+mod flapping;
 mod ports;
 mod queues;
 mod waits;
@@ -9,7 +10,7 @@ mod waits;
 use std::collections::BTreeMap;
 
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
-use railscope_model::identity::{Part, PortName, SwitchName};
+use railscope_model::identity::{Part, PortName};
 use railscope_model::metric::{
     Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS,
     SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_RECEIVE_PACKETS, SWITCH_PORT_SATURATED,
@@ -110,8 +111,7 @@ impl Lab {
             for (metric, labels, value) in said {
                 reading.push(metric, &Labels::new(labels), *value);
             }
-            let switch: SwitchName = switch.parse().expect("a name");
-            let history = self.history.switch_mut(&switch);
+            let history = self.history.switch_mut(&switch.parse().expect("a name"));
             history.ingest_reading(&reading, at(self.seconds));
         }
     }

@@ -10,8 +10,8 @@ use super::incident::{
     CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
 };
 use crate::classes::{
-    FABRIC_STORM, HOST_DOWN, MISCABLED_RAIL, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity,
-    UPLINK_DOWN,
+    Class, FABRIC_STORM, HOST_DOWN, MISCABLED_RAIL, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN,
+    Severity, UPLINK_DOWN,
 };
 use crate::diagnose::stages::after_effects::AfterEffects;
 use crate::diagnose::stages::hold_down::Losses;
@@ -39,6 +39,12 @@ struct Suspect {
     incident: Incident,
     /// When there was last evidence of the incident's class.
     class_seen: Timestamp,
+    /// Whether it is the second loss of a cable between switches within half an hour.
+    is_lost_again: bool,
+}
+
+fn is_lost_uplink(class: &Class) -> bool {
+    [&UPLINK_DOWN, &PORT_FLAPPING].contains(&class)
 }
 
 /// How long an open incident keeps its class when only evidence of less severe classes is left, or of those that page and are farther from a cause:
@@ -89,6 +95,8 @@ pub struct Closed {
     pub at: Timestamp,
     /// How often it had come back before.
     pub reopenings: u32,
+    /// Whether a cable between switches was lost.
+    pub is_lost_uplink: bool,
 }
 
 /// Follows suspects over ticks and reports which of them are incidents.
@@ -129,6 +137,7 @@ impl Tracker {
                 missed_ticks: 0,
                 open: true,
                 class_seen: incident.last_seen,
+                is_lost_again: false,
                 incident,
             };
             self.suspects.insert(suspect.incident.root.clone(), suspect);
@@ -244,6 +253,7 @@ impl Tracker {
             open: false,
             incident: incident.clone(),
             class_seen: now,
+            is_lost_again: false,
         };
         let suspect = self
             .suspects
@@ -261,22 +271,21 @@ impl Tracker {
         suspect.missed_ticks = 0;
         let enough = is_certain || suspect.seen_ticks >= OPEN_AFTER_TICKS;
         suspect.open |= enough || self.left_out.has(Step::Persistence);
-        let mut reopenings = suspect.incident.reopenings;
+        let mut incident = incident;
+        incident.reopenings = suspect.incident.reopenings;
         if suspect.open
             && let Some(closed) = self.closed.remove(&incident.root)
         {
             suspect.since = closed.since;
-            reopenings = closed.reopenings + 1;
+            incident.reopenings = closed.reopenings + 1;
+            suspect.is_lost_again = closed.is_lost_uplink;
         }
-        let since = suspect.since;
-        suspect.renew(
-            Incident {
-                since,
-                reopenings,
-                ..incident
-            },
-            now,
-        );
+        incident.since = suspect.since;
+        // Lost again within half an hour, it flaps more slowly than the window of the counters shows.
+        if suspect.is_lost_again && incident.class == &UPLINK_DOWN {
+            incident.class = &PORT_FLAPPING;
+        }
+        suspect.renew(incident, now);
     }
 
     /// All others are not: those that were noise are forgotten, those that are over closed.
@@ -294,6 +303,7 @@ impl Tracker {
                     since: suspect.since,
                     at: now,
                     reopenings: suspect.incident.reopenings,
+                    is_lost_uplink: is_lost_uplink(suspect.incident.class),
                 };
                 self.closed.insert(root.clone(), closed);
             }

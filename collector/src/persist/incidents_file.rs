@@ -55,6 +55,9 @@ struct ClosedWire {
     since: Timestamp,
     at: Timestamp,
     reopenings: u32,
+    /// Earlier versions did not write it.
+    #[serde(default)]
+    is_lost_uplink: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,6 +100,7 @@ impl Wire {
             since: clock::shown(closed.since),
             at: clock::shown(closed.at),
             reopenings: closed.reopenings,
+            is_lost_uplink: closed.is_lost_uplink,
         });
         let announced = announced.iter().map(|window| WindowWire {
             parts: window.parts.iter().map(ToString::to_string).collect(),
@@ -143,6 +147,7 @@ impl Wire {
             since: clock::restored(closed.since),
             at: clock::restored(closed.at),
             reopenings: closed.reopenings,
+            is_lost_uplink: closed.is_lost_uplink,
         });
         let announced = self.announced.into_iter().map(|window| {
             let parts = window.parts.iter().map(|part| part.parse());

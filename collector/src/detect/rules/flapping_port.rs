@@ -1,14 +1,18 @@
-//! Ports whose links flap, and ports that are down and have counted it themselves.
+//! Ports whose links flap, of hosts and between switches, and ports that are down and have counted it themselves.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::identity::{NodeName, Part, RdmaPort};
-use railscope_model::metric::{Metric, NIC_PHY_LINK_DOWN, RDMA_PORT_ERRORS, RDMA_PORT_UP};
+use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
+use railscope_model::metric::{
+    Metric, NIC_PHY_LINK_DOWN, RDMA_PORT_ERRORS, RDMA_PORT_UP, SWITCH_PORT_LINK_DOWNED,
+    SWITCH_PORT_UP,
+};
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PORT_DOWN, PORT_FLAPPING};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::netdev;
+use crate::detect::port_series::cable_at;
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{NodeHistory, WINDOW_PAGES, Window};
 
@@ -17,8 +21,8 @@ const MIN_LOSSES: usize = 2;
 
 #[derive(Default)]
 struct FlappingPort {
-    /// Ports that flapped at the last tick.
-    flapping: BTreeSet<(NodeName, RdmaPort)>,
+    /// Links that flapped at the last tick.
+    flapping: BTreeSet<Part>,
 }
 
 /// Builds the detector.
@@ -52,14 +56,21 @@ impl Detector for FlappingPort {
                     continue;
                 };
                 let port = RdmaPort { device, port };
-                // Two losses make it flap, and then it does until the window holds none.
-                let named = (node.clone(), port.clone());
-                let flaps = self.flapping.contains(&named);
-                if losses.all() >= if flaps { 1 } else { MIN_LOSSES } {
-                    flapping_now.insert(named);
-                    out.push(flapping(view, node, port, losses.all()));
+                let link = Part::HostLink(node.clone(), port.clone());
+                if self.flaps(&link, losses.all()) {
+                    flapping_now.insert(link.clone());
+                    let port = format!("port {port} of {node}");
+                    out.push(flapping(view, link, (&port, &RDMA_PORT_UP), losses.all()));
                 } else if let (Some(counter), Some(0.0)) = (losses.both(), up.value()) {
                     out.push(down(view, node, port, counter));
+                }
+            }
+        }
+        for (switch, history) in view.history.fresh_switches(view.now) {
+            for (link, (port, losses)) in between_switches(view, switch, history) {
+                if self.flaps(&link, losses) && flapping_now.insert(link.clone()) {
+                    let port = format!("port {port} of {switch}");
+                    out.push(flapping(view, link, (&port, &SWITCH_PORT_UP), losses));
                 }
             }
         }
@@ -111,10 +122,62 @@ impl Detector for FlappingPort {
     }
 }
 
+impl FlappingPort {
+    /// Two losses make a link flap, and then it does until the window holds none.
+    fn flaps(&self, link: &Part, losses: usize) -> bool {
+        losses
+            >= if self.flapping.contains(link) {
+                1
+            } else {
+                MIN_LOSSES
+            }
+    }
+}
+
+/// Cables from a switch to others that were lost within the window, each with the port and how often: as its counter reports, or as
+/// scrapes have seen it.
+fn between_switches<'a>(
+    view: &View<'_>,
+    switch: &SwitchName,
+    history: &'a NodeHistory,
+) -> BTreeMap<Part, (&'a str, usize)> {
+    let counted = history.moving(&SWITCH_PORT_LINK_DOWNED);
+    let counted = counted.map(|(labels, window)| (labels, rises(window)));
+    let seen = history.moving(&SWITCH_PORT_UP);
+    let seen = seen.map(|(labels, window)| (labels, falls(window)));
+    let mut lost = BTreeMap::new();
+    for (labels, losses) in counted.chain(seen).filter(|(_, losses)| *losses > 0) {
+        let port = labels.values().next();
+        let Some((port, near)) =
+            port.and_then(|port| Some((port, cable_at(view.fabric, switch, port)?)))
+        else {
+            continue;
+        };
+        if let (Part::Switch(_), Some(link)) = (
+            &view.fabric.vertex(near.peer).part,
+            view.fabric.cable_part(near.id),
+        ) {
+            let (_, most) = lost.entry(link).or_insert((port, 0));
+            *most = losses.max(*most);
+        }
+    }
+    lost
+}
+
+/// Between how many scrapes a counter has risen. What it counts between two is one loss: a cable that is plugged in may bounce.
+fn rises(counter: Window<'_>) -> usize {
+    counter.values().filter(|rise| *rise > 0.0).count()
+}
+
+/// How often scrapes have seen a link go down.
+fn falls(up: Window<'_>) -> usize {
+    let seen: Vec<f64> = up.values().collect();
+    seen.windows(2).filter(|pair| pair[0] > pair[1]).count()
+}
+
 /// How often the link of a port went down within the window.
 struct Losses {
-    /// As it counts itself, and by which metric. What it counts between two scrapes is one loss: a cable that is plugged
-    /// in may bounce.
+    /// As it counts itself, and by which metric.
     counted: Option<(usize, &'static Metric)>,
     /// As scrapes have seen it.
     seen: usize,
@@ -129,14 +192,13 @@ impl Losses {
             (counter, &RDMA_PORT_ERRORS),
             (of_interface, &NIC_PHY_LINK_DOWN),
         ];
-        let counted = counters.into_iter().filter_map(|(rises, metric)| {
-            let losses = rises?.values().filter(|rise| *rise > 0.0).count();
+        let counted = counters.into_iter().filter_map(|(counter, metric)| {
+            let losses = rises(counter?);
             (losses > 0).then_some((losses, metric))
         });
-        let seen: Vec<f64> = up.values().collect();
         Self {
             counted: counted.max_by_key(|(losses, _)| *losses),
-            seen: seen.windows(2).filter(|pair| pair[0] > pair[1]).count(),
+            seen: falls(up),
         }
     }
 
@@ -153,16 +215,15 @@ impl Losses {
     }
 }
 
-fn flapping(view: &View<'_>, node: &NodeName, port: RdmaPort, losses: usize) -> Evidence {
-    let statement = format!(
-        "The link of port {port} of {node} went down {losses} times within {WINDOW_PAGES} scrapes."
-    );
-    evidence(
-        view,
-        Part::HostLink(node.clone(), port),
-        (&PORT_FLAPPING, &RDMA_PORT_UP),
-        statement,
-    )
+fn flapping(
+    view: &View<'_>,
+    link: Part,
+    (port, metric): (&str, &'static Metric),
+    losses: usize,
+) -> Evidence {
+    let statement =
+        format!("The link of {port} went down {losses} times within {WINDOW_PAGES} scrapes.");
+    evidence(view, link, (&PORT_FLAPPING, metric), statement)
 }
 
 fn down(view: &View<'_>, node: &NodeName, port: RdmaPort, counter: &'static Metric) -> Evidence {
