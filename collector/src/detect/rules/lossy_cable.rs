@@ -46,6 +46,11 @@ const BEYOND: f64 = 5.0;
 /// How far a loss must be beyond the error that the cable's own readings show from one to the next, in standard
 /// deviations: cables of switches that are read later than others are off by more.
 const ABOVE_OWN: f64 = 6.0;
+/// The same where the errors of successive readings are independent, and add up: no longer by the two ends of the window alone.
+const ABOVE_SUM: f64 = 4.0;
+/// Correlation of successive differences from which their errors compensate: that of errors of readings is a half, negative, and that
+/// of independent errors of increases nought.
+const COMPENSATE: f64 = -0.25;
 /// Share of the cables whose surplus is omitted, the largest first: their counters may be broken.
 const BROKEN: f64 = 1e-3;
 /// Least that each third of the time must show of what all of it shows: a step in a counter is in one of them only.
@@ -235,7 +240,7 @@ impl<'a> Ports<'a> {
         sheets.read([&one, &other])?;
         let balance = sheets.balance(self.cables[place].0, scale)?;
         let loses = balance.loses(limit).then_some(balance)?;
-        let error = ABOVE_OWN * own_error([&one, &other], &loses, scale);
+        let error = own_error([&one, &other], &loses, scale);
         (missing(loses.shares()) > error).then(|| (loses, limit.max(error)))
     }
 }
@@ -290,8 +295,8 @@ fn above_surplus(errors: f64) -> f64 {
     (BEYOND / largest).max(ABOVE_SURPLUS)
 }
 
-/// Error of the share that a cable seems to lose, from how much it changes between readings: the error
-/// at both ends of the window counts once, however many readings lie between.
+/// Most that the share that a cable seems to lose may be off, from how much it changes between readings. Where these changes
+/// compensate, the error at both ends of the window counts once, however many readings lie between; elsewhere errors add up.
 fn own_error([one, other]: [&Port<'_>; 2], own: &Balance, scale: usize) -> f64 {
     let steps = (3 * scale) as f64;
     let ways = [(0, one, other), (1, other, one)].map(|(way, from, to)| {
@@ -316,8 +321,15 @@ fn own_error([one, other]: [&Port<'_>; 2], own: &Balance, scale: usize) -> f64 {
     let steps_lost: Vec<f64> = steps_lost.collect();
     let count = steps_lost.len().max(1) as f64;
     let mean = steps_lost.iter().sum::<f64>() / count;
-    let squares = steps_lost.iter().map(|lost| (lost - mean) * (lost - mean));
-    (squares.sum::<f64>() / count).sqrt() / steps
+    let changes: Vec<f64> = steps_lost.iter().map(|lost| lost - mean).collect();
+    let squares: f64 = changes.iter().map(|change| change * change).sum();
+    let products: f64 = changes.windows(2).map(|pair| pair[0] * pair[1]).sum();
+    let deviation = (squares / count).sqrt();
+    if products <= COMPENSATE * squares {
+        ABOVE_OWN * deviation / steps
+    } else {
+        ABOVE_SUM * deviation / steps.sqrt()
+    }
 }
 
 type Accused = Vec<(Balance, f64)>;

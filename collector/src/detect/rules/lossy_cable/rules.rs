@@ -1,8 +1,8 @@
 //! The numbers that a loss on a cable is compared with.
 
 use super::{
-    ABOVE_OWN, ABOVE_PEERS, ABOVE_SURPLUS, BEYOND, BROKEN, MIN_LOST, MIN_PACKETS, MIN_PACKETS_LOST,
-    OF_EACH_THIRD, OF_SWITCH, SCALES,
+    ABOVE_OWN, ABOVE_PEERS, ABOVE_SUM, ABOVE_SURPLUS, BEYOND, BROKEN, COMPENSATE, MIN_LOST,
+    MIN_PACKETS, MIN_PACKETS_LOST, OF_EACH_THIRD, OF_SWITCH, SCALES,
 };
 use crate::classes::{LINK_ERRORS, UPLINK_LOSSY};
 use crate::detect::registry::{Rule, Threshold};
@@ -57,6 +57,18 @@ fn of_a_loss() -> Vec<Threshold> {
             ABOVE_OWN,
             "standard deviations",
             readings,
+        ),
+        Threshold::new(
+            "the same, of the sum, where successive errors do not compensate",
+            ABOVE_SUM,
+            "standard deviations",
+            "counters that are updated late add independent errors (a choice)",
+        ),
+        Threshold::new(
+            "correlation of successive differences from which they do",
+            COMPENSATE,
+            "1",
+            "half way between errors of readings, -0.5, and independent ones, 0",
         ),
     ]
 }
