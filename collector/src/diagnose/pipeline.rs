@@ -39,8 +39,14 @@ struct Suspect {
     incident: Incident,
     /// When there was last evidence of the incident's class.
     class_seen: Timestamp,
-    /// Whether it is the second loss of a cable between switches within half an hour.
-    is_lost_again: bool,
+    /// When a cable between switches was lost for the second time within half an hour.
+    lost_again: Option<Timestamp>,
+}
+
+/// Whether an incident of an earlier run is of a cable between switches that was lost again.
+fn was_lost_again(incident: &Incident) -> bool {
+    let is_of_switches = matches!(incident.root, Part::SwitchLink(..));
+    is_of_switches && incident.class == &PORT_FLAPPING && incident.reopenings > 0
 }
 
 fn is_lost_uplink(class: &Class) -> bool {
@@ -137,7 +143,7 @@ impl Tracker {
                 missed_ticks: 0,
                 open: true,
                 class_seen: incident.last_seen,
-                is_lost_again: false,
+                lost_again: was_lost_again(&incident).then_some(incident.last_seen),
                 incident,
             };
             self.suspects.insert(suspect.incident.root.clone(), suspect);
@@ -173,7 +179,9 @@ impl Tracker {
         let earlier = self.earlier(&findings, now);
         let mut groups = group(fabric, findings, &earlier, is_silent, self.left_out);
         if !self.left_out.has(Step::Parents) {
-            nvlink_switches::join(fabric, history, &mut groups);
+            nvlink_switches::join(fabric, history, &mut groups, |gpu, port| {
+                self.began_together(gpu, port, now)
+            });
         }
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
@@ -253,7 +261,7 @@ impl Tracker {
             open: false,
             incident: incident.clone(),
             class_seen: now,
-            is_lost_again: false,
+            lost_again: None,
         };
         let suspect = self
             .suspects
@@ -263,6 +271,7 @@ impl Tracker {
             suspect.since = suspect.since.min(absorbed.since);
             suspect.seen_ticks = suspect.seen_ticks.max(absorbed.seen_ticks);
             suspect.open |= absorbed.open;
+            suspect.lost_again = suspect.lost_again.max(absorbed.lost_again);
         }
         suspect.seen_ticks += 1;
         if waits {
@@ -278,11 +287,12 @@ impl Tracker {
         {
             suspect.since = closed.since;
             incident.reopenings = closed.reopenings + 1;
-            suspect.is_lost_again = closed.is_lost_uplink;
+            suspect.lost_again = closed.is_lost_uplink.then_some(now);
         }
         incident.since = suspect.since;
-        // Lost again within half an hour, it flaps more slowly than the window of the counters shows.
-        if suspect.is_lost_again && incident.class == &UPLINK_DOWN {
+        // Lost again within half an hour, it flaps more slowly than the window of the counters shows; one that stays lost is down.
+        let is_lately = |at| now.seconds_since(at) <= REOPEN_SECONDS;
+        if suspect.lost_again.is_some_and(is_lately) && incident.class == &UPLINK_DOWN {
             incident.class = &PORT_FLAPPING;
         }
         suspect.renew(incident, now);
@@ -309,6 +319,18 @@ impl Tracker {
             }
             kept
         });
+    }
+
+    /// Whether the errors of a GPU and of a port of an NVLink switch began at about the same time, or are known to be the same.
+    fn began_together(&self, gpu: &Part, port: &Part, now: Timestamp) -> bool {
+        let since = |part| self.suspects.get(part).map_or(now, |known| known.since);
+        let [of_gpu, of_port] = [since(gpu), since(port)];
+        let apart = of_gpu
+            .seconds_since(of_port)
+            .max(of_port.seconds_since(of_gpu));
+        let known = self.suspects.get(gpu);
+        let is_known = known.is_some_and(|known| known.incident.related.contains(port));
+        is_known || apart <= nvlink_switches::TOGETHER_SECONDS
     }
 
     fn earlier(&mut self, findings: &[Finding], now: Timestamp) -> Earlier {

@@ -55,8 +55,8 @@ struct ClosedWire {
     since: Timestamp,
     at: Timestamp,
     reopenings: u32,
-    /// Earlier versions did not write it.
-    #[serde(default)]
+    /// Earlier versions neither wrote nor read it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_lost_uplink: bool,
 }
 

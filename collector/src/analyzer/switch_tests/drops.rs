@@ -77,7 +77,7 @@ impl Alone {
     fn slow(switch: &'static str, port: &'static str) -> Self {
         Self {
             at: (switch, port),
-            drops: |round| if round < 20 { 0.0 } else { 50.0 },
+            drops: |round| if round < 17 { 0.0 } else { 50.0 },
             sent: 0.1,
             paused: 0.0,
         }
@@ -141,6 +141,32 @@ fn a_port_between_switches_that_alone_drops_though_it_sends_little_is_named() {
         ..slow()
     };
     assert!(named(&[burst], false).is_empty(), "a burst");
+    let bursts = Alone {
+        drops: |round| {
+            if [19, 28].contains(&round) {
+                500.0
+            } else {
+                0.0
+            }
+        },
+        ..slow()
+    };
+    assert!(named(&[bursts], false).is_empty(), "two bursts");
+    let more = Alone {
+        sent: 0.15,
+        ..slow()
+    };
+    assert!(named(&[more], false).is_empty(), "it has more to send");
+    let idle = Alone {
+        sent: 1e-5,
+        ..slow()
+    };
+    assert!(named(&[idle], false).is_empty(), "idle");
+    let few = Alone {
+        drops: |round| if round < 17 { 0.0 } else { 1.0 },
+        ..slow()
+    };
+    assert!(named(&[few], false).is_empty(), "one in a hundred million");
     assert!(named(&[Alone::slow("b", "10")], false).is_empty(), "a host");
     let many = ["1", "2", "3"].map(|port| Alone::slow("a", port));
     assert!(named(&many, false).is_empty(), "many");

@@ -156,6 +156,11 @@ fn a_counter_that_has_stopped_accuses_nothing() {
         stopped("b", "10").is_empty(),
         "the host's port may wait unseen"
     );
+    // A port without a link has no speed and sends nothing.
+    let without_link = named_unless(&[Port::slow("s", "5")], |lab| {
+        lab.host("n9", ("b", 11));
+    });
+    assert_eq!(without_link, ["path-slow link/b:1"]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::classes::{Class, PORT_DOWN};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::netdev::port_named;
 use crate::detect::registry::{Rule, Threshold};
-use crate::store::{Increase, NodeHistory, Window};
+use crate::store::{Increase, NodeHistory};
 
 const NAME: &str = "nic-presence";
 
@@ -29,6 +29,9 @@ const MISSING_SECONDS: f64 = 20.0;
 const KEPT_SECONDS: f64 = 86_400.0;
 /// Ticks between two looks at the traffic of a node, which costs more than one at its list of ports.
 const LOOKS: u64 = 4;
+
+/// Which ports a node has: those with a state, and those that receive, as of EFA, which has no state.
+const LISTS: [&Metric; 2] = [&RDMA_PORT_UP, &RDMA_PORT_RECEIVE_BYTES];
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
@@ -52,7 +55,7 @@ struct Node {
     /// Most ports at once.
     most: usize,
     /// What the list rests on.
-    presence: Option<(&'static str, u64)>,
+    presence: Option<[u64; 2]>,
     tick: u64,
 }
 
@@ -67,11 +70,10 @@ impl Detector for NicPresence {
         for (node, history) in view.history.fresh_nodes(view.now) {
             let known = self.nodes.entry(history.born()).or_default();
             known.tick = tick;
-            let lists = lists_ports(history);
-            let presence = Some((lists.name, history.presence_since(lists)));
+            let presence = Some(LISTS.map(|metric| history.presence_since(metric)));
             if known.presence != presence {
                 known.presence = presence;
-                known.relist(history.series(lists), view.now);
+                known.relist(history, view.now);
             }
             if (tick + history.born()).is_multiple_of(LOOKS) {
                 known.note_traffic(history, view.now);
@@ -140,21 +142,10 @@ fn port_of(labels: &Labels) -> Option<RdmaPort> {
     port_named(labels.next()?, labels.next()?)
 }
 
-/// The metric that lists the ports of a node: their state, or what they receive where they have no state, as with EFA.
-fn lists_ports(history: &NodeHistory) -> &'static Metric {
-    match history.series(&RDMA_PORT_UP).next() {
-        Some(_) => &RDMA_PORT_UP,
-        None => &RDMA_PORT_RECEIVE_BYTES,
-    }
-}
-
 impl Node {
     /// Compares the ports that the node lists now with those that it had.
-    fn relist<'a>(
-        &mut self,
-        ports: impl Iterator<Item = (&'a Labels, Window<'a>)>,
-        now: Timestamp,
-    ) {
+    fn relist(&mut self, history: &NodeHistory, now: Timestamp) {
+        let ports = LISTS.into_iter().flat_map(|metric| history.series(metric));
         let listed: BTreeSet<RdmaPort> = ports.filter_map(|(labels, _)| port_of(labels)).collect();
         // Nothing is known of its ports then.
         if listed.is_empty() {

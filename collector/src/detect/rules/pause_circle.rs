@@ -10,7 +10,6 @@ use railscope_model::metric::{
     SWITCH_PORT_ECN_MARKED, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES,
     SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
 };
-use railscope_model::reading::Labels;
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PFC_DEADLOCK, PFC_STORM};
@@ -40,7 +39,7 @@ const OF_HALTED: f64 = 0.1;
 /// How many times as long as anything pauses the switch it must pause that one: a switch that is paused holds its senders back for
 /// no longer.
 const BEYOND_PAUSED: f64 = 3.0;
-/// Share of its speed from which a port is full: pause toward its senders is congestion.
+/// Share of its speed that a port sends while it is full, so that pause toward its senders is congestion.
 const FULL: f64 = 0.8;
 /// Share of a port's packets that are marked from which it has a queue.
 const MARKS: f64 = 0.01;
@@ -93,7 +92,7 @@ impl Detector for PauseCircle {
             return Explanation {
                 check: "A switch permanently pauses another switch, or a port whose cable is not known, or most of the time one NIC or switch alone, although nothing pauses it nearly as long.",
                 threshold: format!(
-                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused; {:.0} % of {WINDOW_SECONDS:.0} s, if no other port sends pause {:.0} % as long, nothing pauses the switch for a third of that, no port carries {:.0} % of its speed and, toward another switch, none marks {:.0} % of its packets; by the NIC's own counter, if no other NIC of the switch is paused {:.0} % as long, and no NIC pauses its switch for a third of that",
+                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused; {:.0} % of {WINDOW_SECONDS:.0} s, if no other port sends pause {:.0} % as long, nothing pauses the switch for a third of that, no port carries {:.0} % of what its speed allows in that time and, toward another switch, where marked packets are counted, none marks {:.0} %; by the NIC's own counter, if no other NIC of the switch is paused {:.0} % as long, and no NIC pauses its switch for a third of that",
                     100.0 * DEAD,
                     100.0 * MOST_CARRIED,
                     100.0 * HALTED,
@@ -153,13 +152,13 @@ impl Detector for PauseCircle {
                 "one that is paused pauses its senders for no longer; three, for both are measured with a delay (a choice)",
             ),
             Threshold::new(
-                "share of its speed that no port of that switch carries",
+                "share of its speed, in the time of the pause, that no port of that switch carries",
                 FULL,
                 "ratio",
                 source,
             ),
             Threshold::new(
-                "share of its packets that no port marks if the other end is a switch",
+                "share of its packets that no port marks if the other end is a switch; only where that is counted",
                 MARKS,
                 "ratio",
                 "one sender may fill the queue of a port that is slower than its speed (a choice)",
@@ -181,7 +180,7 @@ struct Sends<'a> {
     share: f64,
 }
 
-/// Ports to NICs, and ports of which no cable is known, on which a switch sends pause although nothing pauses the switch.
+/// The only port of a switch, and ports of which no cable is known, on which a switch sends pause although nothing pauses the switch.
 fn stuck_at_edge(view: &View<'_>, out: &mut Vec<Evidence>) {
     for (switch, history) in view.history.fresh_switches(view.now) {
         let mut sends = Vec::new();
@@ -263,7 +262,7 @@ fn alone(
     let near = cable_at(view.fabric, switch, port)?;
     let leads_to_switch = matches!(view.fabric.vertex(near.peer).part, Part::Switch(_));
     if !(is_alone && share > HALTED && ports.len() >= MIN_PEERS)
-        || any_port_is_full(history)?
+        || any_port_is_full(history, share)?
         || (leads_to_switch && any_port_marks(history)?)
     {
         return None;
@@ -278,8 +277,9 @@ fn alone(
     Some(storm(view, view.fabric.cable_part(near.id)?, statement))
 }
 
-/// Whether a port sends at its full speed, or all that pause leaves of it. None if too few ports report, or the speed of one that sends is unknown.
-fn any_port_is_full(history: &NodeHistory) -> Option<bool> {
+/// Whether a port sends as much as explains that its switch pauses a sender for this share of the time: it is at its full speed
+/// meanwhile, but for pause that it gets itself. None if too few ports report, or the speed of one that sends is unknown.
+fn any_port_is_full(history: &NodeHistory, share: f64) -> Option<bool> {
     if history.series(&SWITCH_PORT_TRANSMIT_BYTES).count() < MIN_PEERS {
         return None;
     }
@@ -290,7 +290,8 @@ fn any_port_is_full(history: &NodeHistory) -> Option<bool> {
         let rate = window
             .newest_increase(WINDOW_SECONDS)
             .map_or(0.0, Increase::rate);
-        full |= rate > FULL * (1.0 - share_in_pause(history, port, WINDOW_SECONDS)) * speed;
+        let free = 1.0 - share_in_pause(history, port, WINDOW_SECONDS);
+        full |= rate > FULL * share * free * speed;
     }
     Some(full)
 }
@@ -298,14 +299,18 @@ fn any_port_is_full(history: &NodeHistory) -> Option<bool> {
 /// Whether a port marks packets for congestion; none if that is not counted.
 fn any_port_marks(history: &NodeHistory) -> Option<bool> {
     history.series(&SWITCH_PORT_ECN_MARKED).next()?;
-    let marks = |labels: &Labels, window: Window<'_>| {
-        let marked = window.newest_increase(WINDOW_SECONDS)?.rate();
-        let sent = history.window(&SWITCH_PORT_TRANSMIT_BYTES, &[labels.values().next()?])?;
-        let sent = sent.newest_increase(WINDOW_SECONDS)?.rate();
+    let rate = |window: Window<'_>| Some(window.newest_increase(WINDOW_SECONDS)?.rate());
+    let mut by_port: BTreeMap<&str, f64> = BTreeMap::new();
+    for (labels, window) in history.moving(&SWITCH_PORT_ECN_MARKED) {
+        if let Some((port, marked)) = labels.values().next().zip(rate(window)) {
+            *by_port.entry(port).or_default() += marked;
+        }
+    }
+    let marks = |(port, marked): (&str, f64)| {
+        let sent = rate(history.window(&SWITCH_PORT_TRANSMIT_BYTES, &[port])?)?;
         Some(sent > 0.0 && marked_share(marked, sent) > MARKS)
     };
-    let mut marked = history.moving(&SWITCH_PORT_ECN_MARKED);
-    Some(marked.any(|(labels, window)| marks(labels, window) == Some(true)))
+    Some(by_port.into_iter().any(|port| marks(port) == Some(true)))
 }
 
 fn of_stuck_port(view: &View<'_>, cable: LinkId) -> Option<Evidence> {

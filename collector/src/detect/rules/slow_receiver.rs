@@ -236,7 +236,7 @@ fn numbers() -> Vec<Threshold> {
             "wait ticks of the switch port, InfiniBand",
             MIN_TICKS,
             "1/s",
-            "0.1 % of the tick rate of the slowest known counters",
+            "1 % of the tick rate of the slowest known counters",
         ),
         Threshold::new(
             "bytes that a port sends, compared with this one, to compare waits per byte, InfiniBand",

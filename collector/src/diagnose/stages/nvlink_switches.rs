@@ -1,5 +1,5 @@
 //! Errors that an NVLink switch counts at its ports are those of the NVLinks of a GPU, which counts them as well. No exporter
-//! reports which GPU is at which port, so that they are joined only where one GPU alone has errors.
+//! reports which GPU is at which port, so that they are joined only where the errors of one GPU alone began with those of the port.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,26 @@ use crate::classes::{LINK_ERRORS, NVLINK_DOWN, NVLINK_ERRORS};
 use crate::diagnose::incident::Finding;
 use crate::store::History;
 
-/// Moves what ports of NVLink switches report to the GPU whose NVLinks they serve.
-pub(crate) fn join(fabric: &Fabric, history: &History, groups: &mut BTreeMap<Part, Vec<Finding>>) {
+/// Most time between the first errors of a GPU and of the port at the other end: counters of both are evaluated over minutes.
+pub(crate) const TOGETHER_SECONDS: f64 = 120.0;
+
+/// Moves what ports of NVLink switches report to the GPU whose NVLinks they serve: one that `began_with` them, alone.
+pub(crate) fn join(
+    fabric: &Fabric,
+    history: &History,
+    groups: &mut BTreeMap<Part, Vec<Finding>>,
+    began_with: impl Fn(&Part, &Part) -> bool,
+) {
     let has_errors = |(part, findings): &(&Part, &Vec<Finding>)| {
         let of_nvlinks =
             |found: &Finding| [&NVLINK_DOWN, &NVLINK_ERRORS].contains(&found.evidence.class);
         matches!(part, Part::Gpu(..)) && findings.iter().any(of_nvlinks)
     };
-    let mut gpus = groups.iter().filter(has_errors).map(|(part, _)| part);
-    let (Some(gpu), None) = (gpus.next().cloned(), gpus.next()) else {
+    let gpus = groups.iter().filter(has_errors);
+    let gpus: Vec<Part> = gpus.map(|(part, _)| part.clone()).collect();
+    if gpus.is_empty() {
         return;
-    };
+    }
     let is_port = |part: &Part| match part {
         Part::SwitchLink(switch, _) => is_nvlink_switch(fabric, history, switch),
         _ => false,
@@ -30,12 +39,16 @@ pub(crate) fn join(fabric: &Fabric, history: &History, groups: &mut BTreeMap<Par
         let mut classes = findings.iter().map(|found| found.evidence.class);
         classes.all(|class| class == &LINK_ERRORS)
     };
-    let (ports, mut others): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(groups)
-        .into_iter()
-        .partition(|(part, findings)| are_errors(findings) && is_port(part));
-    let of_gpu = others.entry(gpu).or_default();
-    of_gpu.extend(ports.into_values().flatten());
-    *groups = others;
+    let ports = groups.iter();
+    let ports = ports.filter(|(part, findings)| are_errors(findings) && is_port(part));
+    let ports: Vec<Part> = ports.map(|(part, _)| part.clone()).collect();
+    for port in ports {
+        let mut of_it = gpus.iter().filter(|gpu| began_with(gpu, &port));
+        if let (Some(gpu), None) = (of_it.next(), of_it.next()) {
+            let findings = groups.remove(&port).unwrap_or_default();
+            groups.entry(gpu.clone()).or_default().extend(findings);
+        }
+    }
 }
 
 /// Whether a switch is one of NVLinks: its exporters report errors of ports, but neither bytes nor speeds, and no cable is known.
@@ -60,12 +73,12 @@ mod tests {
     use railscope_model::reading::{Labels, NodeReading};
 
     use super::*;
-    use crate::classes::Class;
+    use crate::classes::{Class, PORT_DOWN};
     use crate::detect::found::{found, part};
 
     const PORT: &str = "link/nvswitch:6";
 
-    /// What is named where one switch reports these series.
+    /// What is named where one switch reports these series, and the errors of GPUs of node n1 and those of the port began together.
     fn named(
         findings: &[(&'static Class, &str)],
         series: &[(&'static Metric, &[&str])],
@@ -81,24 +94,30 @@ mod tests {
         let mut groups = BTreeMap::new();
         for (class, named) in findings {
             let finding = found("test", class, named, &[]);
-            groups
-                .entry(part(named))
-                .or_insert_with(Vec::new)
-                .push(finding);
+            let group: &mut Vec<Finding> = groups.entry(part(named)).or_default();
+            group.push(finding);
         }
-        join(&Fabric::default(), &history, &mut groups);
+        let of_n1 = |gpu: &Part, _: &Part| gpu.to_string().starts_with("gpu/n1");
+        join(&Fabric::default(), &history, &mut groups, of_n1);
         groups.keys().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn errors_at_an_nvlink_switch_belong_to_the_only_gpu_with_such_errors() {
+    fn errors_at_an_nvlink_switch_belong_to_the_only_gpu_whose_errors_began_with_them() {
         let errors: (&Metric, &[&str]) = (&SWITCH_PORT_ERRORS, &["6", "symbol_error"]);
-        let [one, other] = ["gpu/n1:0", "gpu/n2:3"].map(|gpu| (&NVLINK_ERRORS, gpu));
+        let [one, other, elsewhere] =
+            ["gpu/n1:0", "gpu/n1:3", "gpu/n2:3"].map(|gpu| (&NVLINK_ERRORS, gpu));
         let port = (&LINK_ERRORS, PORT);
         assert_eq!(named(&[one, port], &[errors]), ["gpu/n1:0"]);
+        let down = (&NVLINK_DOWN, "gpu/n1:0");
+        assert_eq!(named(&[down, port], &[errors]), ["gpu/n1:0"]);
         assert_eq!(named(&[port], &[errors]), [PORT]);
+        let two = named(&[one, elsewhere, port], &[errors]);
+        assert_eq!(two, ["gpu/n1:0", "gpu/n2:3"]);
         let two = named(&[one, other, port], &[errors]);
-        assert_eq!(two, ["gpu/n1:0", "gpu/n2:3", PORT], "whose is it");
+        assert_eq!(two, ["gpu/n1:0", "gpu/n1:3", PORT], "whose is it");
+        let also_down = named(&[one, port, (&PORT_DOWN, PORT)], &[errors]);
+        assert_eq!(also_down, ["gpu/n1:0", PORT]);
         let speed: (&Metric, &[&str]) = (&SWITCH_PORT_SPEED, &["6"]);
         let ethernet = named(&[one, port], &[errors, speed]);
         assert_eq!(ethernet, ["gpu/n1:0", PORT]);

@@ -140,7 +140,7 @@ pub(super) fn find(view: &View<'_>) -> Option<Evidence> {
 fn is_congested(view: &View<'_>, nic: &Nic<'_>, port: &RdmaPort) -> bool {
     let switches = view.history.fresh_switches(view.now);
     let full: Vec<_> = switches
-        .filter_map(|(_, history)| any_port_is_full(history))
+        .filter_map(|(_, history)| any_port_is_full(history, nic.received.0))
         .collect();
     match full.is_empty() {
         true => !nic.is_silent(port),

@@ -12,40 +12,44 @@ use railscope_model::metric::{
     SWITCH_PORT_DISCARDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
 
-use super::past::{self, NEW, Pasts, before};
+use super::past::{NEW, Pasts};
+use super::standing_queue::of_others;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
+use crate::detect::ecn_marks::{marked_share, packet_size};
 use crate::detect::pause_graph::share_in_pause;
 use crate::detect::peers::MIN_PEERS;
 use crate::detect::port_series::cable_at;
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory, Window};
 
-/// The time in which packets are counted, and the newest part of it.
-const DROP_SECONDS: [f64; 2] = [120.0, 30.0];
-/// Fewest packets that are evaluated.
+/// The time in which packets are counted, and parts of it: in each the port must drop, and a burst does in one or two.
+const DROP_SECONDS: f64 = 120.0;
+const PARTS: usize = 4;
+/// Fewest packets that are evaluated, and least share of what the port sends.
 const MIN_DROPPED: f64 = 10.0;
-/// Least that was dropped before the newest part, compared with that: a burst is short.
-const STEADY: f64 = 0.5;
+const MIN_SHARE: f64 = 1e-6;
+/// A port that sends less is not busy, bytes a second: what it drops is of no job.
+const MIN_SENT: f64 = 1e7;
 /// Most of its speed that the port sends.
 const MAX_SENT: f64 = 0.5;
+/// Most that it sends, compared with the median of the switch's other cables to switches.
+const MAX_OF_OTHERS: f64 = 1.2;
 /// Most of the time for which it is paused.
 const MAX_PAUSED: f64 = 0.01;
-/// Share of what it drops from which another port drops as well.
-const ALIKE: f64 = 0.1;
 /// Most cables at once: where there are more, bursts cause it.
 const MOST_AT_ONCE: usize = 2;
+/// Age of what the port dropped before, and its least length.
+const AGO_SECONDS: [f64; 2] = [130.0, 30.0];
 
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port drops {MIN_DROPPED} packets in {:.0} s, of these at least a third before the newest {:.0} s and some since, and {NEW:.0} times as many a second as before, while it sends less than {:.0} % of its speed and is paused for less than {:.0} % of the time; at most {MOST_AT_ONCE} cables between switches drop {:.0} % as many; not where ports count what they wait for credits",
-        DROP_SECONDS[0],
-        DROP_SECONDS[1],
+        "the port drops {MIN_DROPPED} packets, and {MIN_SHARE} of what it sends, in {DROP_SECONDS:.0} s, some in each of {PARTS} parts of it, and {NEW:.0} times as many a second as before, while it sends {:.0} MB/s or more, less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of its switch's other cables to switches, and is paused for less than {:.0} % of the time; at most {MOST_AT_ONCE} cables between switches do; not where ports count what they wait for credits",
+        1e-6 * MIN_SENT,
         100.0 * MAX_SENT,
-        100.0 * MAX_PAUSED,
-        100.0 * ALIKE
+        100.0 * MAX_PAUSED
     )
 }
 
@@ -55,22 +59,29 @@ pub(super) fn rule() -> Rule {
     let thresholds = vec![
         Threshold::new("dropped packets", MIN_DROPPED, "packets", choice),
         Threshold::new(
+            "share of the packets that is dropped",
+            MIN_SHARE,
+            "ratio",
+            "fewer slow no job (a choice)",
+        ),
+        packet_size(),
+        Threshold::new(
             "over",
-            DROP_SECONDS[0],
+            DROP_SECONDS,
             "s",
             "several readings of every switch (a choice)",
         ),
         Threshold::new(
-            "and also over the newest",
-            DROP_SECONDS[1],
-            "s",
-            "the port still drops (a choice)",
+            "parts of it, in each of which the port drops",
+            PARTS as f64,
+            "parts",
+            "a burst is short (a choice)",
         ),
         Threshold::new(
-            "dropped before that, compared with it, at least",
-            STEADY,
-            "times",
-            "a burst is short (a choice)",
+            "bytes that the port sends, at least",
+            MIN_SENT,
+            "B/s",
+            "what an idle port drops is of no job (a choice)",
         ),
         Threshold::new(
             "share of its speed that the port sends, at most",
@@ -79,16 +90,16 @@ pub(super) fn rule() -> Rule {
             choice,
         ),
         Threshold::new(
+            "bytes sent, compared with the median of the switch's other cables to switches, at most",
+            MAX_OF_OTHERS,
+            "times",
+            "a port that several flows share by chance sends more (a choice)",
+        ),
+        Threshold::new(
             "share of the time in pause, at most",
             MAX_PAUSED,
             "ratio",
             "a paused port drops for another reason (a choice)",
-        ),
-        Threshold::new(
-            "share of what it drops from which another port drops as well",
-            ALIKE,
-            "ratio",
-            "the cables that drop are counted (a choice)",
         ),
         Threshold::new(
             "cables that drop at once, at most",
@@ -96,11 +107,28 @@ pub(super) fn rule() -> Rule {
             "cables",
             "bursts fill many queues (a choice)",
         ),
+        Threshold::new(
+            "compared with the same port before",
+            NEW,
+            "times",
+            "a job may send so that a port always drops (a choice)",
+        ),
+        Threshold::new(
+            "age of what was before, at least",
+            AGO_SECONDS[0],
+            "s",
+            "longer than the window (a choice)",
+        ),
+        Threshold::new(
+            "length of that time, at least",
+            AGO_SECONDS[1],
+            "s",
+            "several readings (a choice)",
+        ),
     ];
-    let thresholds = thresholds.into_iter().chain(past::numbers());
     Rule {
         signal: SWITCH_PORT_DISCARDS.name,
-        ..Rule::new(&PATH_SLOW, thresholds.collect())
+        ..Rule::new(&PATH_SLOW, thresholds)
     }
 }
 
@@ -124,22 +152,22 @@ impl Drops {
     /// Cables between switches at which one port drops.
     pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         self.0.forget(view.now);
-        let switches = view.history.fresh_switches(view.now);
-        let dropping = switches.flat_map(|(switch, history)| ports(view, switch, history));
-        let mut dropping: Vec<Port<'_>> = dropping.collect();
-        let most = dropping.iter().map(|port| port.rate).fold(0.0, f64::max);
-        dropping.retain(|port| port.rate >= ALIKE * most);
-        let cables: BTreeSet<&Part> = dropping.iter().map(|port| &port.cable).collect();
-        if dropping.is_empty() || cables.len() > MOST_AT_ONCE || !many_count(view) {
-            return;
-        }
-        for port in dropping {
-            let lane = (port.switch.clone(), port.name.to_owned(), String::new());
-            let ago = || before(port.drops, view.now);
-            let times = self.0.times_before(&lane, view.now, port.rate, ago);
-            if times.is_some_and(|times| times >= NEW) && port.is_steady() {
-                out.extend(port.evidence(view));
+        let mut found = Vec::new();
+        for (switch, history) in view.history.fresh_switches(view.now) {
+            for port in ports(view, switch, history) {
+                let lane = (switch.clone(), port.name.to_owned(), String::new());
+                let [ago, span] = AGO_SECONDS;
+                let before = || port.drops.rate_until(view.now.plus_seconds(-ago), span);
+                // Asked when it begins to drop.
+                let times = self.0.times_before(&lane, view.now, port.rate, before);
+                if times.is_some_and(|times| times >= NEW) && port.is_steady() {
+                    found.extend(port.evidence(view));
+                }
             }
+        }
+        let cables: BTreeSet<&Part> = found.iter().map(|found| &found.part).collect();
+        if !found.is_empty() && cables.len() <= MOST_AT_ONCE && many_count(view) {
+            out.extend(found);
         }
     }
 }
@@ -156,8 +184,9 @@ fn ports<'a>(
         let [name, "transmit"] = labels[..] else {
             return None;
         };
-        let rise = drops.newest_increase(DROP_SECONDS[0])?;
-        let near = cable_at(view.fabric, switch, name).filter(|_| rise.amount > 0.0)?;
+        let rise = drops.newest_increase(DROP_SECONDS)?;
+        let rise = (rise.amount > 0.0).then_some(rise)?;
+        let near = cable_at(view.fabric, switch, name)?;
         let peer = &view.fabric.vertex(near.peer).part;
         let Part::Switch(_) = peer else { return None };
         Some(Port {
@@ -180,12 +209,17 @@ fn many_count(view: &View<'_>) -> bool {
 }
 
 impl Port<'_> {
-    /// Whether it drops packets all the time.
+    /// Whether it drops packets in each part of the time.
     fn is_steady(&self) -> bool {
-        let [all, lately] = DROP_SECONDS.map(|seconds| self.drops.newest_increase(seconds));
-        all.zip(lately).is_some_and(|(all, lately)| {
-            let earlier = all.amount - lately.amount;
-            all.amount >= MIN_DROPPED && lately.amount > 0.0 && earlier >= STEADY * lately.amount
+        let Some((end, _)) = self.drops.latest() else {
+            return false;
+        };
+        let part = DROP_SECONDS / PARTS as f64;
+        let moments = (0..=PARTS).map(|part_back| end.plus_seconds(-part * part_back as f64));
+        let counts: Option<Vec<f64>> = moments.map(|at| self.drops.count_at(at)).collect();
+        counts.is_some_and(|counts| {
+            counts.windows(2).all(|later| later[0] > later[1])
+                && counts[0] - counts[PARTS] >= MIN_DROPPED
         })
     }
 
@@ -194,18 +228,24 @@ impl Port<'_> {
         let sent = self
             .history
             .window(&SWITCH_PORT_TRANSMIT_BYTES, &[self.name])?;
-        let sent = sent.newest_increase(DROP_SECONDS[0]).map(Increase::rate)?;
+        let sent = sent.newest_increase(DROP_SECONDS).map(Increase::rate)?;
         Some((sent, self.history.value(&SWITCH_PORT_SPEED, &[self.name])?))
     }
 
-    /// `None` where the port is full, or waits for others.
+    /// `None` where the port is full or idle, has more to send than others, or waits for others.
     fn evidence(&self, view: &View<'_>) -> Option<Evidence> {
         let waits = self
             .history
             .window(&SWITCH_PORT_TRANSMIT_WAIT, &[self.name]);
-        let paused = share_in_pause(self.history, self.name, DROP_SECONDS[0]);
+        let paused = share_in_pause(self.history, self.name, DROP_SECONDS);
         let (sent, speed) = self.load()?;
-        if waits.is_some() || paused > MAX_PAUSED || sent > MAX_SENT * speed {
+        let of_others = of_others(view, (self.switch, self.history), self.name, sent);
+        if waits.is_some()
+            || paused > MAX_PAUSED
+            || !(MIN_SENT..=MAX_SENT * speed).contains(&sent)
+            || marked_share(self.rate, sent) < MIN_SHARE
+            || of_others.is_some_and(|share| share > MAX_OF_OTHERS)
+        {
             return None;
         }
         Some(Evidence {

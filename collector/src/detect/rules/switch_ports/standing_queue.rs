@@ -346,7 +346,7 @@ fn is_to_switch(view: &View<'_>, switch: &SwitchName, port: &str) -> Option<bool
 }
 
 /// What a port sends, compared with the median of the switch's other cables to switches; none where no other sends.
-fn of_others(
+pub(super) fn of_others(
     view: &View<'_>,
     (switch, history): (&SwitchName, &NodeHistory),
     port: &str,

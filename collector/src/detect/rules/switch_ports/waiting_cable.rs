@@ -322,12 +322,13 @@ fn is_passed_on(view: &View<'_>, own: &Port<'_>, counts: &Counts) -> bool {
         let wait = counting(wait, stopped).and_then(|wait| rate(wait, WAIT_SECONDS[0]));
         let sent = bytes.and_then(|bytes| rate(bytes, WAIT_SECONDS[0]));
         let speed = speed.and_then(|speed| speed.value());
-        match (wait, sent, speed) {
-            (Some(wait), Some(sent), Some(speed)) => {
-                wait > PASSED_ON * own.ticks || sent > FULL * speed
-            }
-            _ => true,
-        }
+        let has_stopped = stopped.is_some_and(|stopped| stopped.value() == Some(1.0));
+        let waits = wait.map_or(has_stopped || sent.is_some_and(|sent| sent > 0.0), |wait| {
+            wait > PASSED_ON * own.ticks
+        });
+        // One without a link has no speed, and sends nothing.
+        let is_full = sent.is_some_and(|sent| sent > FULL * speed.unwrap_or(0.0));
+        waits || is_full
     })
 }
 
