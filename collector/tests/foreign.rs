@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use expect_test::expect_file;
-use railscope_collector::analyzer::Analyzer;
+use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::mapping::{Mappings, Recognised, Translation, Translator};
 use railscope_collector::store::source_id::{Speaker, Subject};
 use railscope_model::fabric::{LinkKind, Timestamp};
@@ -118,6 +118,16 @@ fn a_page_that_was_recorded_on_h100s_is_read_whole() {
     assert!(text.contains("pci=\"0000:ca:00.0\""), "{text}");
 }
 
+/// The cables of a graph, by name.
+fn cables_of(view: &ClusterView) -> Vec<String> {
+    let links = view.fabric.links();
+    links
+        .filter(|(.., link)| link.kind == LinkKind::Cable && link.is_present())
+        .filter_map(|(id, ..)| view.fabric.cable_part(id))
+        .map(|part| part.to_string())
+        .collect()
+}
+
 /// LLDP-MIB of a switch of which one port has one neighbor.
 fn neighbour(port: &str, system: &str, their_port: &str) -> String {
     let rem = "lldpRemIndex=\"1\",lldpRemLocalPortNum=\"5\",lldpRemTimeMark=\"0\"";
@@ -147,14 +157,7 @@ fn switches_that_hear_each_other_by_somebody_else_s_exporter_share_a_cable_and_a
                 analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
             }
         }
-        let view = analyzer.tick(at);
-        let links = view.fabric.links();
-        let cables: Vec<_> = links
-            .filter(|(.., link)| link.kind == LinkKind::Cable && link.is_present())
-            .filter_map(|(id, ..)| view.fabric.cable_part(id))
-            .map(|part| part.to_string())
-            .collect();
-        cables
+        cables_of(&analyzer.tick(at))
     };
     assert_eq!(
         cables(0, "Ethernet1/1", "Ethernet1/9"),
@@ -164,6 +167,21 @@ fn switches_that_hear_each_other_by_somebody_else_s_exporter_share_a_cable_and_a
         cables(5, "Ethernet1/2", "Ethernet1/10"),
         ["link/leaf-01[Ethernet1/2]"]
     );
+}
+
+#[test]
+fn cables_of_an_infiniband_subnet_are_those_that_its_exporter_lists() {
+    let mapping = Mappings::default().by_kind("infiniband_exporter").cloned();
+    let mut translator = Translator::new(mapping.expect("built in"), None);
+    let mut analyzer = Analyzer::default();
+    let at = Timestamp(1000);
+    let page = page("infiniband_exporter");
+    for (subject, reading) in translator.translate(&page, at).readings {
+        analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
+    }
+    let mut cables = cables_of(&analyzer.tick(at));
+    cables.sort();
+    assert_eq!(cables, ["link/leaf-01:33", "link/n1:mlx5_0/1"]);
 }
 
 /// An exposition of a node's exporter: whether the node has the fault.

@@ -336,6 +336,11 @@ fn interfaces<'a>(history: &'a NodeHistory, ports: &[Port<'a>]) -> Interfaces<'a
     }
     for port in ports {
         interfaces.extend(port.netdev.map(|netdev| (netdev, port.end)));
+        // Node descriptions of InfiniBand name the device.
+        let mut of_device = ports.iter().filter(|other| other.device == port.device);
+        if let (Some(only), None) = (of_device.next(), of_device.next()) {
+            interfaces.insert(only.device, only.end);
+        }
     }
     interfaces
 }

@@ -59,7 +59,7 @@ fn one_lost(view: &View<'_>, id: LinkId) -> Option<Evidence> {
         None => (
             "lldp",
             format!(
-                "has no link; its ends last received LLDP from each other {:.0} s ago",
+                "has no link; its ends last reported each other {:.0} s ago",
                 view.now.seconds_since(link.seen())
             ),
         ),
