@@ -39,11 +39,11 @@ struct Suspect {
     incident: Incident,
     /// When there was last evidence of the incident's class.
     class_seen: Timestamp,
-    /// When a cable between switches was lost for the second time within half an hour.
+    /// When a cable between switches went down for the second time within 30 minutes.
     lost_again: Option<Timestamp>,
 }
 
-/// Whether an incident of an earlier run is of a cable between switches that was lost again.
+/// Whether an incident of an earlier run is of a cable between switches that went down twice.
 fn was_lost_again(incident: &Incident) -> bool {
     let is_of_switches = matches!(incident.root, Part::SwitchLink(..));
     is_of_switches && incident.class == &PORT_FLAPPING && incident.reopenings > 0
@@ -101,7 +101,7 @@ pub struct Closed {
     pub at: Timestamp,
     /// How often it had come back before.
     pub reopenings: u32,
-    /// Whether a cable between switches was lost.
+    /// Whether a cable between switches was down.
     pub is_lost_uplink: bool,
 }
 
@@ -290,7 +290,7 @@ impl Tracker {
             suspect.lost_again = closed.is_lost_uplink.then_some(now);
         }
         incident.since = suspect.since;
-        // Lost again within half an hour, it flaps more slowly than the window of the counters shows; one that stays lost is down.
+        // Down again within 30 minutes, it flaps more slowly than the window of the counters shows; one that stays down does not flap.
         let is_lately = |at| now.seconds_since(at) <= REOPEN_SECONDS;
         if suspect.lost_again.is_some_and(is_lately) && incident.class == &UPLINK_DOWN {
             incident.class = &PORT_FLAPPING;

@@ -1,4 +1,4 @@
-//! Cables between switches whose links go down again and again.
+//! Cables between switches whose links go down repeatedly.
 
 use railscope_model::metric::{SWITCH_PORT_LINK_DOWNED, SWITCH_PORT_UP};
 
