@@ -107,6 +107,16 @@ pub(super) fn rule() -> Rule {
             "cables",
             "bursts fill many queues (a choice)",
         ),
+    ];
+    Rule {
+        signal: SWITCH_PORT_DISCARDS.name,
+        ..Rule::new(&PATH_SLOW, [thresholds, of_the_past()].concat())
+    }
+}
+
+/// The numbers by which a port is compared with itself.
+fn of_the_past() -> Vec<Threshold> {
+    vec![
         Threshold::new(
             "compared with the same port before",
             NEW,
@@ -125,11 +135,7 @@ pub(super) fn rule() -> Rule {
             "s",
             "several readings (a choice)",
         ),
-    ];
-    Rule {
-        signal: SWITCH_PORT_DISCARDS.name,
-        ..Rule::new(&PATH_SLOW, thresholds)
-    }
+    ]
 }
 
 /// A port between switches that drops packets.
