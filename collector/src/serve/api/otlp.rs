@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{Request, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -14,7 +13,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 
-use super::push::{MOST_BODY_BYTES, off, status, with_retry_after};
+use super::push::{MOST_BODY_BYTES, body, off, status, with_retry_after};
 use super::token;
 use crate::serve::router::App;
 use crate::sources::push::{Format, Intake, Protocol, RequestResult};
@@ -38,13 +37,9 @@ impl From<(RequestResult, String)> for Failure {
 }
 
 /// By HTTP with protobuf.
-pub(crate) async fn http(
-    Shared(state): App,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
+pub(crate) async fn http(Shared(state): App, request: Request) -> Response {
     let content = [(header::CONTENT_TYPE, PROTOBUF)];
-    match accept(&state, &headers, body).await {
+    match accept(&state, request).await {
         Ok(message) => {
             count(&state, RequestResult::Ok);
             (content, message).into_response()
@@ -60,14 +55,12 @@ pub(crate) async fn http(
     }
 }
 
-async fn accept(
-    state: &State,
-    headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Bytes, Failure> {
+async fn accept(state: &State, request: Request) -> Result<Bytes, Failure> {
+    let headers = request.headers();
     let intake = authorized(state, headers)?;
     let format = format(headers).map_err(|reason| (RequestResult::Unsupported, reason))?;
-    let body = body.map_err(|rejection| (RequestResult::TooLarge, rejection.body_text()))?;
+    let body = body(request).await;
+    let body = body.map_err(|(result, rejection)| (result, rejection.body_text()))?;
     queue(intake, state, format, body).await
 }
 

@@ -1,7 +1,10 @@
 //! Common parts of the responses of all protocols for pushed samples.
 
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest as _, Request};
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 
 use super::params::Refusal;
 use crate::sources::push::RequestResult;
@@ -17,6 +20,16 @@ pub(super) fn off() -> Refusal {
         String::from("pushing samples is off"),
         String::from("[push] in the collector's configuration"),
     )
+}
+
+/// Reads the body, after token and headers were checked: an unknown sender's is not read.
+pub(super) async fn body(request: Request) -> Result<Bytes, (RequestResult, BytesRejection)> {
+    let body = Bytes::from_request(request, &()).await;
+    body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => (RequestResult::TooLarge, rejection),
+        // The sender ended it early.
+        _ => (RequestResult::Malformed, rejection),
+    })
 }
 
 /// The HTTP status of a result.

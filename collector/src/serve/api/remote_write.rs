@@ -1,13 +1,11 @@
 //! `POST /api/v1/write`: Prometheus' remote write, versions 1.0 and 2.0.
 
-use axum::body::Bytes;
-use axum::extract::State as Shared;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::{Request, State as Shared};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::params::Refusal;
-use super::push::{off, status, with_retry_after};
+use super::push::{body, off, status, with_retry_after};
 use super::token;
 use crate::serve::router::App;
 use crate::sources::push::remote_write::Version;
@@ -20,25 +18,21 @@ const WRITTEN: [&str; 3] = [
     "x-prometheus-remote-write-exemplars-written",
 ];
 
-pub(crate) async fn write(
-    Shared(state): App,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
+pub(crate) async fn write(Shared(state): App, request: Request) -> Response {
     let Some(intake) = &state.push else {
         return off().into_response();
     };
-    let version = match check(intake, &headers) {
+    let version = match check(intake, request.headers()) {
         Ok(version) => version,
         Err((result, refusal)) => {
             intake.count(Protocol::RemoteWrite, result);
             return refusal.into_response();
         }
     };
-    let body = match body {
+    let body = match body(request).await {
         Ok(body) => body,
-        Err(rejection) => {
-            intake.count(Protocol::RemoteWrite, RequestResult::TooLarge);
+        Err((result, rejection)) => {
+            intake.count(Protocol::RemoteWrite, result);
             return rejection.into_response();
         }
     };

@@ -1,9 +1,12 @@
 //! Responses to senders of samples.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -137,6 +140,24 @@ async fn a_refusal_has_status_and_reason() {
         let (answered, _, said) = push(&at, request).await;
         assert_eq!(answered, status, "{expected}: {said}");
         assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn the_body_of_an_unknown_sender_is_not_waited_for() {
+    let (at, _inbox) = server().await;
+    let address = at.strip_prefix("http://").expect("an address");
+    for path in ["/api/v1/write", "/v1/metrics"] {
+        let mut stream = TcpStream::connect(address).await.expect("connected");
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {ONE}\r\nContent-Length: 1000000\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.expect("written");
+        let mut status = [0; 12];
+        let answer = stream.read_exact(&mut status);
+        let answer = tokio::time::timeout(Duration::from_secs(30), answer).await;
+        answer.expect("an answer at once").expect("an answer");
+        assert_eq!(&status, b"HTTP/1.1 401", "{path}");
     }
 }
 
