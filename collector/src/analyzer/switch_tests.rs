@@ -3,6 +3,7 @@
 mod credits;
 mod drops;
 mod flapping;
+mod pause_frames;
 mod ports;
 mod queues;
 mod waits;
@@ -58,10 +59,8 @@ impl Lab {
             ports: 0,
             description: String::new(),
         };
-        match self.fabric.find(&part) {
-            Some(known) => known,
-            None => self.fabric.upsert(part, equipment),
-        }
+        let known = self.fabric.find(&part);
+        known.unwrap_or_else(|| self.fabric.upsert(part, equipment))
     }
 
     /// Joins port `a.1` of a switch with port `b.1` of another.

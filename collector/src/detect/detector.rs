@@ -6,7 +6,7 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 use railscope_model::metric::{
     GPU_DRAM_BANDWIDTH, GPU_MEMORY_USED, GPU_TENSOR_ACTIVE, Kind, Metric, RDMA_RETRANSMITS,
-    SENSOR_ALARM,
+    SENSOR_ALARM, SWITCH_PORT_PFC_FRAMES,
 };
 
 use crate::classes::{Class, GPU_SLOW, Severity};
@@ -83,7 +83,9 @@ impl Evidence {
         let may_be_work = self.class == &GPU_SLOW && of_work.contains(&self.signal);
         // EFA retransmits at once, over other paths; and nodes have more fans than they need.
         let is_redundant = [&RDMA_RETRANSMITS, &SENSOR_ALARM].map(|metric| metric.name);
-        if may_be_work || is_redundant.contains(&self.signal) {
+        // Frames do not show for how long they pause.
+        let is_vague = self.signal == SWITCH_PORT_PFC_FRAMES.name;
+        if may_be_work || is_vague || is_redundant.contains(&self.signal) {
             Severity::Warning
         } else {
             self.class.severity

@@ -1,5 +1,6 @@
 //! Switches that pause others permanently: in a cyclic buffer dependency, or by a stuck port.
 
+mod frames;
 mod halted_nics;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +56,10 @@ impl Detector for PauseCircle {
         out.extend(stuck.filter_map(|cable| of_stuck_port(view, cable)));
         if !view.left_out.has(Step::PauseWalk) {
             stuck_at_edge(view, out);
+            let switches = view.history.fresh_switches(view.now);
+            out.extend(
+                switches.filter_map(|(switch, history)| frames::alone(view, switch, history)),
+            );
             out.extend(halted_nics::find(view));
         }
         for circle in graph.circles(view.fabric) {
@@ -92,7 +97,7 @@ impl Detector for PauseCircle {
             return Explanation {
                 check: "A switch permanently pauses another switch, or a port whose cable is not known, or most of the time one NIC or switch alone, although nothing pauses it nearly as long.",
                 threshold: format!(
-                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused; {:.0} % of {WINDOW_SECONDS:.0} s, if no other port sends pause {:.0} % as long, nothing pauses the switch for a third of that, no port carries {:.0} % of what its speed allows in that time and, toward another switch, where marked packets are counted, none marks {:.0} %; by the NIC's own counter, if no other NIC of the switch is paused {:.0} % as long, and no NIC pauses its switch for a third of that",
+                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused; {:.0} % of {WINDOW_SECONDS:.0} s, if no other port sends pause {:.0} % as long, nothing pauses the switch for a third of that, no port carries {:.0} % of what its speed allows in that time and, toward another switch, where marked packets are counted, none marks {:.0} %; where frames are counted and no time, as many as that takes at least; by the NIC's own counter, if no other NIC of the switch is paused {:.0} % as long, and no NIC pauses its switch for a third of that",
                     100.0 * DEAD,
                     100.0 * MOST_CARRIED,
                     100.0 * HALTED,
@@ -163,6 +168,7 @@ impl Detector for PauseCircle {
                 "ratio",
                 "one sender may fill the queue of a port that is slower than its speed (a choice)",
             ),
+            frames::threshold(),
         ];
         vec![
             Rule::new(&PFC_DEADLOCK, thresholds.clone()),
