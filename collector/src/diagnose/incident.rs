@@ -10,8 +10,7 @@ use railscope_model::metric::{GPU_RECOVERY_ACTION, GPU_SM_ACTIVE, SENSOR_ALARM};
 use crate::assemble::node_parts::{gpus_behind, gpus_below, gpus_routed_over};
 use crate::classes::belief::SURE_ENOUGH_TO_PAGE;
 use crate::classes::{
-    Class, GPU_MEMORY, GPU_SLOW, HOST_DOWN, LINK_ERRORS, NVLINK_DOWN, NVLINK_ERRORS, PORT_DOWN,
-    SWITCH_DOWN, Severity,
+    Class, GPU_MEMORY, GPU_SLOW, HOST_DOWN, NVLINK_ERRORS, PORT_DOWN, SWITCH_DOWN, Severity,
 };
 use crate::detect::detector::{Evidence, Explanation};
 use crate::detect::rules::late_rank;
@@ -273,21 +272,18 @@ pub(crate) fn describe(
 /// Puts the finding that is nearest to the cause first.
 ///
 /// A memory error is the cause of the reset that the driver asks for. Errors of NVLinks, which send again what was corrupted, are the
-/// cause of SMs that are active for longer, and of a rank that is late; a port of an NVLink switch counts them, too. What a sensor alarms about may have been so for weeks.
+/// cause of SMs that are active for longer, and of a rank that is late. What a sensor alarms about may have been so for weeks.
 fn sort_by_cause(findings: &mut [Finding]) {
     let is_request = |own: &Evidence| own.signal == GPU_RECOVERY_ACTION.name;
     let is_memory_error = |own: &Evidence| own.class == &GPU_MEMORY && !is_request(own);
     let of_waits = [GPU_SM_ACTIVE.name, late_rank::SIGNAL];
     let is_link_error = |own: &Evidence| own.class == &NVLINK_ERRORS;
     let any = |is: &dyn Fn(&Evidence) -> bool| findings.iter().any(|own| is(&own.evidence));
-    let is_lost_link = |own: &Evidence| own.class == &NVLINK_DOWN;
     let (memory, links) = (any(&is_memory_error), any(&is_link_error));
-    let of_nvlinks = links || any(&is_lost_link);
     let is_effect = |own: &Evidence| {
         let waits = own.class == &GPU_SLOW && of_waits.contains(&own.signal);
-        let is_port = own.class == &LINK_ERRORS && matches!(own.part, Part::SwitchLink(..));
         let is_alarm = own.signal == SENSOR_ALARM.name;
-        is_alarm || (memory && is_request(own)) || (links && waits) || (of_nvlinks && is_port)
+        is_alarm || (memory && is_request(own)) || (links && waits)
     };
     let rank = |own: &Evidence| (is_effect(own), own.class.order());
     findings.sort_by(|a, b| {

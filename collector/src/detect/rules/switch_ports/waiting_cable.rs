@@ -270,7 +270,7 @@ fn busy<'a>(
         let series = counts.of(view, switch);
         let port = move |cable: &'a Cable| {
             let [wait, bytes, _, stopped] = series?.of(cable.port);
-            let (wait, bytes) = counting(wait, stopped).zip(bytes)?;
+            let (wait, bytes) = wait.filter(|_| !has_stopped(stopped)).zip(bytes)?;
             let sent = rate(bytes, WAIT_SECONDS[0]).filter(|sent| *sent >= MIN_SENT)?;
             Some(Port {
                 switch,
@@ -298,10 +298,9 @@ fn is_of_traffic(own: &Port<'_>, of_switch: &[Port<'_>]) -> bool {
     sends_more || others.into_iter().any(waits_too)
 }
 
-/// A counter, unless it has stopped at its largest value.
-fn counting<'a>(counter: Option<Window<'a>>, stopped: Option<Window<'_>>) -> Option<Window<'a>> {
-    let has_stopped = stopped.and_then(|stopped| stopped.value()) == Some(1.0);
-    counter.filter(|_| !has_stopped)
+/// Whether a counter has stopped at its largest value.
+fn has_stopped(stopped: Option<Window<'_>>) -> bool {
+    stopped.and_then(|stopped| stopped.value()) == Some(1.0)
 }
 
 /// Whether the next switch holds up what comes to it, or may do so unseen: any port but those that lead back waits, or is full.
@@ -319,10 +318,11 @@ fn is_passed_on(view: &View<'_>, own: &Port<'_>, counts: &Counts) -> bool {
         .filter(|near| near.link.kind == LinkKind::Cable && Some(near.peer) != back);
     onward.any(|near| {
         let [wait, bytes, speed, stopped] = series.of(near.port);
-        let wait = counting(wait, stopped).and_then(|wait| rate(wait, WAIT_SECONDS[0]));
+        let has_stopped = has_stopped(stopped);
+        let wait = wait.filter(|_| !has_stopped);
+        let wait = wait.and_then(|wait| rate(wait, WAIT_SECONDS[0]));
         let sent = bytes.and_then(|bytes| rate(bytes, WAIT_SECONDS[0]));
         let speed = speed.and_then(|speed| speed.value());
-        let has_stopped = stopped.is_some_and(|stopped| stopped.value() == Some(1.0));
         let waits = wait.map_or(has_stopped || sent.is_some_and(|sent| sent > 0.0), |wait| {
             wait > PASSED_ON * own.ticks
         });
