@@ -35,6 +35,10 @@ const BUILT_IN: &[(&str, &str)] = &[
         include_str!("mapping/built_in/amd-device-metrics-exporter.toml"),
     ),
     (
+        "nvidia_gpu_exporter.toml",
+        include_str!("mapping/built_in/nvidia_gpu_exporter.toml"),
+    ),
+    (
         "rdma_exporter.toml",
         include_str!("mapping/built_in/rdma_exporter.toml"),
     ),

@@ -28,6 +28,7 @@ fn every_mapping_that_comes_with_railscope_can_be_read_and_keeps_its_place() {
             "railscope",
             "dcgm-exporter",
             "amd-device-metrics-exporter",
+            "nvidia_gpu_exporter",
             "rdma_exporter",
             "node_exporter",
             "amazonefa",
@@ -301,6 +302,10 @@ fn a_page_tells_whose_it_is_and_may_change_its_mind() {
         ),
         ("node_exporter_build_info 1\n", Some("node_exporter")),
         ("ipmi_up{collector=\"ipmi\"} 1\n", Some("ipmi_exporter")),
+        (
+            "nvidia_smi_gpu_info{uuid=\"1\"} 1\n",
+            Some("nvidia_gpu_exporter"),
+        ),
         ("rdma_scrape_errors_total 0\n", Some("rdma_exporter")),
         ("ifHighSpeed{ifName=\"a\"} 1\n", Some("snmp_exporter")),
         (
