@@ -184,6 +184,69 @@ fn cables_of_an_infiniband_subnet_are_those_that_its_exporter_lists() {
     assert_eq!(cables, ["link/leaf-01:33", "link/n1:mlx5_0/1"]);
 }
 
+/// Two leaves and two spines of an InfiniBand subnet as infiniband_exporter lists them, with these cables between them, and
+/// an HCA on the first leaf while it runs.
+fn subnet(cables: &[(&str, &str, &str, &str)], has_hca: bool) -> String {
+    let mut text = String::new();
+    for name in ["leaf-1", "leaf-2", "spine-1", "spine-2"] {
+        let _ = writeln!(
+            text,
+            "infiniband_switch_info{{guid=\"{name}\",switch=\"{name}\"}} 1"
+        );
+    }
+    let mut uplink = |near: &str, port: &str, far: &str, far_port: &str, kind: &str| {
+        let _ = writeln!(
+            text,
+            "infiniband_switch_uplink_info{{guid=\"{near}\",port=\"{port}\",switch=\"{near}\",uplink=\"{far}\",uplink_guid=\"{far}\",uplink_port=\"{far_port}\",uplink_type=\"{kind}\"}} 1"
+        );
+    };
+    for (a, a_port, b, b_port) in cables {
+        uplink(a, a_port, b, b_port, "SW");
+        uplink(b, b_port, a, a_port, "SW");
+    }
+    if has_hca {
+        uplink("leaf-1", "1", "n1 mlx5_0", "1", "CA");
+        text += "infiniband_hca_info{guid=\"0x1\",hca=\"n1 mlx5_0\"} 1\n";
+    }
+    text
+}
+
+#[test]
+fn a_cable_between_switches_that_infiniband_exporter_no_longer_lists_is_down_until_it_is_listed_again()
+ {
+    let cables = [
+        ("leaf-1", "33", "spine-1", "1"),
+        ("leaf-1", "34", "spine-2", "1"),
+        ("leaf-2", "33", "spine-1", "2"),
+        ("leaf-2", "34", "spine-2", "2"),
+    ];
+    let mapping = Mappings::default().by_kind("infiniband_exporter").cloned();
+    let mut translator = Translator::new(mapping.expect("built in"), None);
+    let mut analyzer = Analyzer::default();
+    let mut incidents = |seconds: std::ops::Range<u64>, cables: &[_], has_hca| {
+        let mut last = Vec::new();
+        for second in seconds.step_by(10) {
+            let at = Timestamp(second * 1000);
+            let page = subnet(cables, has_hca);
+            for (subject, reading) in translator.translate(&page, at).readings {
+                analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
+            }
+            let view = analyzer.tick(at);
+            let of_view = view.incidents.iter();
+            last = of_view
+                .map(|one| format!("{} {}", one.class.name, one.root))
+                .collect();
+        }
+        last
+    };
+    assert_eq!(incidents(0..60, &cables, true), Vec::<String>::new());
+    let down = ["uplink-down link/leaf-1:33"];
+    assert_eq!(incidents(60..120, &cables[1..], true), down);
+    // Other HCAs on the list change what its lines mean.
+    assert_eq!(incidents(120..180, &cables[1..], false), down);
+    assert_eq!(incidents(180..400, &cables, false), Vec::<String>::new());
+}
+
 /// An exposition of a node's exporter: whether the node has the fault.
 type PageOf = fn(bool) -> String;
 
@@ -229,6 +292,20 @@ const FAULTS: &[(&str, PageOf, &str)] = &[
             gpus("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", action, "0")
         },
         "gpu-error gpu/n3:1",
+    ),
+    (
+        "nvidia_gpu_exporter",
+        |is_pending| {
+            let gpus = [(0, false), (1, is_pending)].map(|(gpu, is_pending)| {
+                let is_pending = u8::from(is_pending);
+                format!(
+                    "nvidia_smi_gpu_info{{uuid=\"{gpu}\",index=\"{gpu}\",pci_bus_id=\"00000000:1{gpu}:00.0\",name=\"H100\"}} 1\n\
+                     nvidia_smi_remapped_rows_pending{{uuid=\"{gpu}\"}} {is_pending}\n"
+                )
+            });
+            gpus.concat()
+        },
+        "gpu-memory gpu/n3:1",
     ),
 ];
 

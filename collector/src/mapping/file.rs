@@ -79,6 +79,7 @@ struct RawRow {
     sum: Option<Spanned<bool>>,
     max: Option<Spanned<bool>>,
     min: Option<Spanned<bool>>,
+    absent: Option<Spanned<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -260,6 +261,7 @@ fn check_row(
         declared: declared(raw.declared.as_ref().or(common.declared), to, &value, &at)?,
         value,
         combine: value::check_combine(raw, &at)?,
+        absent: value::check_absent(raw, to, &at)?,
     })
 }
 

@@ -56,6 +56,8 @@ pub(super) struct Row {
     pub(super) value: ValueRule,
     /// What becomes of values that fall on one series of ours.
     pub(super) combine: Combine,
+    /// Value of a series that an earlier exposition had and this one has not: some exporters list only what works.
+    pub(super) absent: Option<f64>,
 }
 
 /// How several values become one.

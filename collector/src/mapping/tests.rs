@@ -97,6 +97,10 @@ const WRONG: &[(&str, &str)] = &[
         "6:7: row[0].max: a second rule for several values: expected one of sum, max, min",
     ),
     (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_pcie_replays_total\"\nabsent = 0",
+        "5:10: row[0].absent: railscope_gpu_pcie_replays_total is no gauge: what is absent has no value",
+    ),
+    (
         "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\ntype = \"summary\"",
         "5:8: row[0].type: \"summary\": expected \"counter\", \"gauge\" or \"any\"",
     ),

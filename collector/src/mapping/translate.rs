@@ -20,6 +20,9 @@ type Fixed = foldhash::fast::FixedState;
 /// Maximum number of metric names that are stored for a target. Real exporters have less than 2,000.
 const NAMES_LIMIT: usize = 10_000;
 
+/// How long the value of a series is reported that is no longer exported: then it was removed for good.
+const ABSENT_KEPT_SECONDS: f64 = 86_400.0;
+
 /// Labels of a series that stand elsewhere: in its name, or on a joined series.
 type Pairs = Vec<(String, String)>;
 
@@ -93,7 +96,7 @@ struct Place {
 }
 
 /// One series of ours.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Ours {
     subject: usize,
     metric: &'static Metric,
@@ -105,6 +108,9 @@ struct Ours {
     expected: usize,
     /// When a sum lost a term. It is omitted then: a sum without a term is not a smaller sum.
     torn: Option<Timestamp>,
+    /// Its value while it is not exported, and when it last was.
+    absent: Option<f64>,
+    seen: Option<Timestamp>,
 }
 
 impl Translator {
@@ -205,9 +211,24 @@ impl Translator {
             }
         }
         if joined != self.joined {
+            let absent = self.with_absent();
             self.forget();
+            for (subject, ours) in absent {
+                self.enlist(subject, ours);
+            }
             self.joined = joined;
         }
+    }
+
+    /// Series that have a value while they are not exported; none if they have become many more than lines, as those with
+    /// ever-changing labels do.
+    fn with_absent(&self) -> Vec<(Subject, Ours)> {
+        if self.series.len() > 4 * self.lines.len() + 64 {
+            return Vec::new();
+        }
+        let kept = self.series.iter().filter(|ours| ours.absent.is_some());
+        kept.map(|ours| (self.subjects[ours.subject].clone(), ours.clone()))
+            .collect()
     }
 
     fn take(&mut self, series: &Series<'_>, types: &HashMap<&str, Type>, out: &mut Translation) {
@@ -333,6 +354,23 @@ impl Translator {
 
     /// Finds or makes a series of ours.
     fn ours(&mut self, subject: Subject, row: &Row, labels: Labels) -> usize {
+        let ours = Ours {
+            subject: 0,
+            metric: row.to,
+            labels,
+            combine: row.combine,
+            value: 0.0,
+            terms: 0,
+            expected: 0,
+            torn: None,
+            absent: row.absent,
+            seen: None,
+        };
+        self.enlist(subject, ours)
+    }
+
+    /// Finds a series of this subject, or adds this one.
+    fn enlist(&mut self, subject: Subject, ours: Ours) -> usize {
         let next = self.subjects.len();
         let place = *self
             .subject_places
@@ -342,23 +380,14 @@ impl Translator {
                 next
             });
         let next = self.series.len();
-        let key = (place, row.to.index, labels);
-        *self
-            .series_places
-            .entry(key)
-            .or_insert_with_key(|(_, _, labels)| {
-                self.series.push(Ours {
-                    subject: place,
-                    metric: row.to,
-                    labels: labels.clone(),
-                    combine: row.combine,
-                    value: 0.0,
-                    terms: 0,
-                    expected: 0,
-                    torn: None,
-                });
-                next
-            })
+        let key = (place, ours.metric.index, ours.labels.clone());
+        *self.series_places.entry(key).or_insert_with(|| {
+            self.series.push(Ours {
+                subject: place,
+                ..ours
+            });
+            next
+        })
     }
 
     /// Ends a scrape: the readings of what it reported.
@@ -370,14 +399,35 @@ impl Translator {
             .collect();
         for ours in &mut self.series {
             let terms = std::mem::take(&mut ours.terms);
+            if terms > 0 {
+                ours.seen = Some(at);
+            }
             if terms > 0 && (ours.combine != Combine::Sum || ours.is_whole(terms, at)) {
                 readings[ours.subject]
                     .1
                     .push(ours.metric, &ours.labels, ours.value);
             }
         }
+        self.add_absent(&mut readings, at);
         readings.retain(|(_, reading)| !reading.samples().is_empty());
         readings
+    }
+
+    /// Adds what is not exported any more, of parts of which something else is.
+    fn add_absent(&self, readings: &mut [(Subject, NodeReading)], at: Timestamp) {
+        let is_there: Vec<bool> = readings
+            .iter()
+            .map(|(_, reading)| !reading.samples().is_empty())
+            .collect();
+        for ours in self.series.iter().filter(|ours| is_there[ours.subject]) {
+            let away = ours.seen.map(|seen| at.seconds_since(seen));
+            if let Some(value) = ours.absent
+                && away.is_some_and(|away| away > 0.0 && away <= ABSENT_KEPT_SECONDS)
+            {
+                let reading = &mut readings[ours.subject].1;
+                reading.push(ours.metric, &ours.labels, value);
+            }
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use railscope_model::metric::{Kind, Metric};
+
 use super::{RawPattern, RawRow, Wrong, whole};
 use crate::mapping::rows::{Combine, ValueRule};
 
@@ -98,4 +100,20 @@ pub(super) fn check_combine(raw: &RawRow, at: &impl Fn(&str) -> String) -> Resul
         chosen = rule;
     }
     Ok(chosen)
+}
+
+/// The value of a series that is no longer exported.
+pub(super) fn check_absent(
+    raw: &RawRow,
+    to: &'static Metric,
+    at: &impl Fn(&str) -> String,
+) -> Result<Option<f64>, Wrong> {
+    let Some(absent) = &raw.absent else {
+        return Ok(None);
+    };
+    if to.kind != Kind::Gauge {
+        let message = format!("{} is no gauge: what is absent has no value", to.name);
+        return Err(Wrong::new(absent.span(), at("absent"), message));
+    }
+    Ok(Some(*absent.get_ref()))
 }
