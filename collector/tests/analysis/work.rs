@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use railscope_collector::analyzer::Analyzer;
 
-use super::cluster::{NODES, at, node, page};
+use super::cluster::{NODES, RAILS, at, node, page};
 use super::hosts::in_jobs;
 use super::{Fault, check, incidents, of_gpus, set, with};
 
@@ -91,6 +91,23 @@ fn a_gpu_that_needs_longer_at_its_full_clock_is_slow_unless_its_role_or_its_stag
         &active(|node, gpu| f64::from((node + gpu) as u32) * 0.1),
         &[],
     );
+}
+
+/// A rank that waits in a collective is utilized; a GPU that serves fewer requests is not.
+#[test]
+fn a_gpu_with_more_to_do_than_gpus_that_are_idle_meanwhile_is_not_slow() {
+    let busy = |others: f64| -> Box<Fault> {
+        Box::new(move |index, _, page: String| {
+            let line = |gpu| format!("railscope_gpu_utilization_ratio{{gpu=\"{gpu}\"}} ");
+            let mut page = page;
+            for gpu in (0..RAILS).filter(|gpu| (index, *gpu) != (1, 2)) {
+                page = page.replace(&(line(gpu) + "1\n"), &format!("{}{others}\n", line(gpu)));
+            }
+            page + &activity(|gpu| if (index, gpu) == (1, 2) { 44.0 } else { 33.0 })
+        })
+    };
+    check(&busy(0.95), &["gpu-slow gpu/n1:2 gpus=1 []"]);
+    check(&busy(0.75), &[]);
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod episodes;
 mod rules;
 mod sampled;
 mod shared;
+mod waiting;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,7 @@ use self::episodes::{Episodes, Key, cohort};
 use self::rules::{rules, threshold};
 use self::sampled::Sampled;
 use self::shared::more_memory;
+use self::waiting::have_less_to_do;
 use crate::classes::{Class, GPU_SLOW};
 use crate::detect::cohort::Usual;
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
@@ -140,6 +142,12 @@ impl Detector for GpuWork {
         for (key, found) in of_sm.into_iter().chain(of_memory) {
             behind.entry(key).or_insert(found);
         }
+        behind.retain(|(node, _), found| {
+            let gpu = &found.worker.gpu;
+            let mut beside = cohorts.iter();
+            let beside = beside.find(|gpus| gpus[0].node == node && gpus[0].job == gpu.job);
+            !beside.is_some_and(|others| have_less_to_do(gpu, others, found.excess))
+        });
         follow(
             &mut self.episodes,
             view,

@@ -36,6 +36,7 @@ pub(super) fn rules() -> Vec<Rule> {
     thresholds.extend(of_sums());
     thresholds.extend(of_samples());
     thresholds.extend(super::shared::thresholds());
+    thresholds.extend(super::waiting::thresholds());
     thresholds.extend([
         Threshold::new(
             "excess above the differences among the node's GPUs",
