@@ -41,14 +41,20 @@ pub(crate) fn any_is_busy(node: &NodeHistory) -> bool {
     })
 }
 
-/// The same at some time of the last seconds, or no GPU of the node is known.
-pub(crate) fn may_have_been_busy(node: &NodeHistory, now: Timestamp, seconds: f64) -> bool {
-    let mut gpus = node.series(&GPU_UTILIZATION).peekable();
-    let was_busy = |window: Window<'_>| {
-        let mut lately = window.told_within(now, seconds);
-        lately.any(|(_, share)| share >= BUSY_UTILIZATION)
-    };
-    gpus.peek().is_none() || gpus.any(|(_, window)| was_busy(window))
+/// From when on and until when one of a node's GPUs ran a job, as its newest reports have it; none if two of them have it idle.
+/// A single idle report is between two steps.
+pub(crate) fn busy_span(node: &NodeHistory) -> Option<(Timestamp, Timestamp)> {
+    let spans = node.series(&GPU_UTILIZATION).filter_map(|(_, window)| {
+        let mut was_idle = false;
+        let lately = window.told().take_while(|(_, share)| {
+            let is_idle = *share < BUSY_UTILIZATION;
+            !(std::mem::replace(&mut was_idle, is_idle) && is_idle)
+        });
+        let mut busy = lately.filter(|(_, share)| *share >= BUSY_UTILIZATION);
+        let (until, _) = busy.next()?;
+        Some((busy.last().map_or(until, |(since, _)| since), until))
+    });
+    spans.min_by_key(|(since, _)| *since)
 }
 
 /// From when on a node is compared.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::cluster::NODES;
+use railscope_collector::analyzer::Analyzer;
+
+use super::cluster::{NODES, at, node, page};
 use super::{Fault, check, incidents, run_from_the_start, with};
 
 const NAMED: &[&str] = &["host-hardware host/n3 gpus=4 [gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]"];
@@ -98,6 +100,31 @@ fn a_node_of_which_even_the_fastest_cpu_is_slow_is_named() {
     check(&fastest(slow, true), &[]);
     let other = |node| if node == 3 { 3.1e9 } else { 3.5e9 };
     check(&fastest(other, false), &[]);
+}
+
+/// CPUs are slow as soon as a job has ended, and until one has begun; scrapes report GPUs sooner or later than CPUs.
+#[test]
+fn cpus_of_a_node_between_two_jobs_are_not_compared() {
+    let between = (100..160).step_by(10);
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    for seconds in (0..240).step_by(10) {
+        for index in 0..NODES {
+            let is_idle = |lag: u64| index == 3 && between.clone().any(|at| at + lag == seconds);
+            let hertz = if is_idle(0) { 2e9 } else { 3.5e9 };
+            let mut text = page(index, seconds);
+            if is_idle(10) || is_idle(0) && seconds > 100 {
+                text = text.replace("railscope_gpu_utilization_ratio", "# ");
+                text += &super::of_gpus(|gpu| {
+                    format!("railscope_gpu_utilization_ratio{{gpu=\"{gpu}\"}} 0\n")
+                });
+            }
+            text += &format!("railscope_cpu_frequency_hertz{{statistic=\"max\"}} {hertz}\n");
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        let named = incidents(&analyzer.tick(at(seconds)));
+        assert_eq!(named, Vec::<String>::new(), "{seconds} s");
+    }
 }
 
 /// Temperature of each GPU by node and GPU; all draw 500 W, but for GPU 2 of node 3.

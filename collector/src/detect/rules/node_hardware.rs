@@ -7,7 +7,7 @@ use std::ops::Add as _;
 
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{
-    CPU_FREQUENCY, CPU_THROTTLES, MEMORY_ERRORS, Metric, SENSOR, SENSOR_ALARM,
+    CPU_FREQUENCY, CPU_THROTTLES, GPU_UTILIZATION, MEMORY_ERRORS, Metric, SENSOR, SENSOR_ALARM,
 };
 
 use crate::classes::{Class, HOST_COOLING, HOST_HARDWARE};
@@ -102,7 +102,7 @@ impl Detector for NodeHardware {
                 "The board reports the nominal state.",
             ),
             _ if signal == CPU_FREQUENCY.name => (
-                "The fastest CPU of a node is slower than those of other nodes. Nodes whose GPUs are all idle are not compared.",
+                "The fastest CPU of a node is slower than those of other nodes. Only the time in which one of its GPUs is busy counts.",
                 format!(
                     "for {HELD_SECONDS:.0} s less than {:.0} % of the value of the median node",
                     100.0 * MIN_FREQUENCY
@@ -325,12 +325,19 @@ fn counted(view: &View<'_>, limit: &Limit, out: &mut Vec<Evidence>) {
 /// Nodes of which even the fastest CPU is slow. Those with idle GPUs are not compared: idle CPUs run slowly to save power.
 fn slow_processors(view: &View<'_>, out: &mut Vec<Evidence>) {
     let nodes = view.history.fresh_nodes(view.now);
-    let busy =
-        nodes.filter(|(_, history)| gpus::may_have_been_busy(history, view.now, HELD_SECONDS));
-    let fastest = busy.filter_map(|(node, history)| {
+    let fastest = nodes.filter_map(|(node, history)| {
         let window = history.window(&CPU_FREQUENCY, &["max"])?;
+        let has_gpus = history.series(&GPU_UTILIZATION).next().is_some();
+        let (since, until) = if has_gpus {
+            gpus::busy_span(history)?
+        } else {
+            // Its GPUs may be told later than its CPUs.
+            let begun = window.told().last().map(|(at, _)| at)?;
+            (begun.plus_seconds(HELD_SECONDS), view.now)
+        };
         let lately = window.told_within(view.now, HELD_SECONDS);
-        let highest = lately.map(|(_, hertz)| hertz).reduce(f64::max)?;
+        let while_busy = lately.filter(|(at, _)| (since..=until).contains(at));
+        let highest = while_busy.map(|(_, hertz)| hertz).reduce(f64::max)?;
         Some((node, highest))
     });
     let fastest: Vec<_> = fastest.collect();
