@@ -265,3 +265,24 @@ fn an_nvswitch_with_a_fatal_error_is_named_and_with_a_single_corrected_one_is_no
         &[&format!("nvlink-errors host/n3 gpus=4 {others}")],
     );
 }
+
+#[test]
+fn an_end_of_peer_traffic_after_an_xid_of_nvlinks_is_about_them() {
+    let after_xid = |xid: u16| {
+        with(move |node, _| {
+            of_gpus(|gpu| {
+                let (action, xid) = if (node, gpu) == (2, 1) {
+                    (3, xid)
+                } else {
+                    (0, 0)
+                };
+                format!(
+                    "railscope_gpu_recovery_action{{gpu=\"{gpu}\"}} {action}\n\
+                     railscope_gpu_last_xid{{gpu=\"{gpu}\"}} {xid}\n"
+                )
+            })
+        })
+    };
+    check(&after_xid(149), &["nvlink-down gpu/n2:1 gpus=1 []"]);
+    check(&after_xid(79), &["gpu-error gpu/n2:1 gpus=1 []"]);
+}

@@ -4,9 +4,10 @@ use railscope_model::identity::{GpuIndex, Part};
 use railscope_model::metric::GPU_RECOVERY_ACTION;
 
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{Class, GPU_ERROR, GPU_MEMORY};
+use crate::classes::{Class, GPU_ERROR, GPU_MEMORY, NVLINK_DOWN};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::registry::Rule;
+use crate::detect::rules::gpu_xid::has_nvlink_xid;
 use crate::store::per_node_cache::Kept;
 
 const NAME: &str = "gpu-recovery";
@@ -16,31 +17,38 @@ const ACTIONS: &[Action] = &[
     Action {
         class: &GPU_ERROR,
         what: "end its processes and reset the GPU",
+        ends_peer_traffic: false,
     },
     Action {
         class: &GPU_ERROR,
         what: "reboot the node",
+        ends_peer_traffic: false,
     },
     Action {
         class: &GPU_ERROR,
         what: "end the GPU's peer-to-peer traffic, then read the recovery action again",
+        ends_peer_traffic: true,
     },
     // The GPU works with less capacity, and its processes may end first.
     Action {
         class: &GPU_MEMORY,
         what: "drain the GPU, and reset it when its processes have ended",
+        ends_peer_traffic: false,
     },
 ];
 /// Numbers above those: releases of NVML differ in what they mean.
 const OTHER: Action = Action {
     class: &GPU_ERROR,
     what: "not known to this version of Railscope; `nvidia-smi -q` names it",
+    ends_peer_traffic: false,
 };
 
 #[derive(Debug)]
 struct Action {
     class: &'static Class,
     what: &'static str,
+    /// An XID may say that this is about the GPU's NVLinks.
+    ends_peer_traffic: bool,
 }
 
 /// The number of an action; other numbers mean that the value is absent.
@@ -79,7 +87,8 @@ impl Detector for GpuRecovery {
             });
             for (gpu, action) in self.kept.of(history).into_iter().flatten() {
                 let part = Part::Gpu(node.clone(), *gpu);
-                out.push(evidence(part, *action, view));
+                let has_nvlink_xid = || has_nvlink_xid(history, *gpu);
+                out.push(evidence(part, *action, has_nvlink_xid, view));
             }
         }
     }
@@ -96,17 +105,28 @@ impl Detector for GpuRecovery {
         vec![
             Rule::new(&GPU_ERROR, Vec::new()),
             Rule::new(&GPU_MEMORY, Vec::new()),
+            Rule::new(&NVLINK_DOWN, Vec::new()),
         ]
     }
 }
 
-fn evidence(part: Part, number: u8, view: &View<'_>) -> Evidence {
+fn evidence(
+    part: Part,
+    number: u8,
+    has_nvlink_xid: impl FnOnce() -> bool,
+    view: &View<'_>,
+) -> Evidence {
     let action = ACTIONS.get(usize::from(number) - 1).unwrap_or(&OTHER);
     let stops = action.class == &GPU_ERROR;
+    let class = if action.ends_peer_traffic && has_nvlink_xid() {
+        &NVLINK_DOWN
+    } else {
+        action.class
+    };
     Evidence {
         detector: NAME,
         signal: GPU_RECOVERY_ACTION.name,
-        class: action.class,
+        class,
         effect: f64::from(u8::from(stops)),
         statement: format!(
             "The driver requests recovery action {number} for {part}: {}.",

@@ -11,11 +11,31 @@ use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::metric::{GPU_LAST_XID, GPU_RECENT_XIDS, GPU_UTILIZATION, GPU_XID_EVENTS};
 
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{Class, NVLINK_DOWN};
+use crate::classes::{Class, NVLINK_DOWN, NVLINK_ERRORS};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{NodeHistory, Window};
 use catalogue::{CATALOGUE, Xid};
+
+/// Whether the driver has reported an XID of the NVLinks of a GPU, which nothing has replaced since.
+pub(super) fn has_nvlink_xid(history: &NodeHistory, gpu: GpuIndex) -> bool {
+    let of_nvlink = |xid: f64| catalogue::find(xid).is_some_and(|row| row.class == &NVLINK_ERRORS);
+    let gpu = gpu.to_string();
+    let last = history.value(&GPU_LAST_XID, &[&gpu]);
+    let mut counted = [&GPU_XID_EVENTS, &GPU_RECENT_XIDS]
+        .into_iter()
+        .flat_map(|metric| history.series(metric));
+    last.is_some_and(of_nvlink)
+        || counted.any(|(labels, window)| {
+            let mut labels = labels.values();
+            labels.next() == Some(&*gpu)
+                && labels
+                    .next()
+                    .and_then(|xid| xid.parse().ok())
+                    .is_some_and(of_nvlink)
+                && window.value().is_some_and(|count| count > 0.0)
+        })
+}
 
 /// How long an XID counts as new: as long as the history reaches at 5 s scrapes.
 const NEW_SECONDS: f64 = 120.0;
