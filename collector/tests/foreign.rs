@@ -169,6 +169,99 @@ fn switches_that_hear_each_other_by_somebody_else_s_exporter_share_a_cable_and_a
     );
 }
 
+/// Scrapes a minute apart, each switch at another time, and the neighbors that both lose with the cable.
+#[test]
+fn a_cable_whose_ports_are_down_on_pages_of_a_minute_is_down() {
+    let mapping = Mappings::default().by_kind("snmp_exporter").cloned();
+    let mapping = mapping.expect("built in");
+    let switches = [
+        (
+            "leaf-01",
+            [
+                ("Eth1/9", "spine-01", "Eth1/1"),
+                ("Eth1/10", "spine-02", "Eth1/1"),
+            ],
+        ),
+        (
+            "leaf-02",
+            [
+                ("Eth1/9", "spine-01", "Eth1/2"),
+                ("Eth1/10", "spine-02", "Eth1/2"),
+            ],
+        ),
+        (
+            "spine-01",
+            [
+                ("Eth1/1", "leaf-01", "Eth1/9"),
+                ("Eth1/2", "leaf-02", "Eth1/9"),
+            ],
+        ),
+        (
+            "spine-02",
+            [
+                ("Eth1/1", "leaf-01", "Eth1/10"),
+                ("Eth1/2", "leaf-02", "Eth1/10"),
+            ],
+        ),
+    ];
+    let mut translators = switches.map(|(switch, _)| {
+        let about = Subject::Switch(switch.parse().expect("name"));
+        Translator::new(mapping.clone(), Some(about))
+    });
+    let page = |seconds: u64, (switch, ports): &(&str, [(&str, &str, &str); 2])| {
+        let is_of_it = |port: &str| {
+            [("leaf-01", "Eth1/10"), ("spine-02", "Eth1/1")].contains(&(*switch, port))
+        };
+        let mut text = String::new();
+        for (number, (port, system, their_port)) in (1..).zip(ports) {
+            let is_up = seconds < 300 || !is_of_it(port);
+            let status = if is_up { 1 } else { 2 };
+            let _ = write!(
+                text,
+                "ifOperStatus{{ifName=\"{port}\"}} {status}\n\
+                 ifHighSpeed{{ifName=\"{port}\"}} 200000\n\
+                 lldpLocPortId{{lldpLocPortId=\"{port}\",lldpLocPortNum=\"{number}\"}} 1\n"
+            );
+            let rem = format!(
+                "lldpRemIndex=\"1\",lldpRemLocalPortNum=\"{number}\",lldpRemTimeMark=\"0\""
+            );
+            if is_up {
+                let _ = write!(
+                    text,
+                    "lldpRemChassisId{{lldpRemChassisId=\"{system}-id\",{rem}}} 1\n\
+                     lldpRemPortId{{{rem},lldpRemPortId=\"{their_port}\"}} 1\n\
+                     lldpRemSysName{{{rem},lldpRemSysName=\"{system}\"}} 1\n"
+                );
+            }
+        }
+        text
+    };
+    let mut analyzer = Analyzer::default();
+    let mut named = Vec::new();
+    for seconds in (0..600).step_by(5) {
+        let at = Timestamp(seconds * 1000);
+        for (number, (switch, translator)) in (0..).zip(switches.iter().zip(&mut translators)) {
+            if seconds % 60 != 15 * number {
+                continue;
+            }
+            for (subject, reading) in translator.translate(&page(seconds, switch), at).readings {
+                analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
+            }
+        }
+        let view = analyzer.tick(at);
+        let of_view = view.incidents.iter();
+        let of_view = of_view.map(|one| format!("{} {}", one.class.name, one.root));
+        if seconds == 295 || seconds >= 420 {
+            named.push((seconds, of_view.collect::<Vec<_>>()));
+        }
+    }
+    let (before, after) = named.split_at(1);
+    assert_eq!(before[0].1, Vec::<String>::new());
+    for (seconds, after) in after {
+        assert_eq!(*after, ["uplink-down link/leaf-01[Eth1/10]"], "{seconds} s");
+    }
+}
+
 #[test]
 fn cables_of_an_infiniband_subnet_are_those_that_its_exporter_lists() {
     let mapping = Mappings::default().by_kind("infiniband_exporter").cloned();
