@@ -277,8 +277,8 @@ fn cables_of_an_infiniband_subnet_are_those_that_its_exporter_lists() {
     assert_eq!(cables, ["link/leaf-01:33", "link/n1:mlx5_0/1"]);
 }
 
-/// Two leaves and two spines of an InfiniBand subnet as infiniband_exporter lists them, with these cables between them, and
-/// an HCA on the first leaf while it runs.
+/// Two leaves and two spines of an InfiniBand subnet as infiniband_exporter lists them, with these cables between them and a
+/// hundred others, and an HCA on the first leaf while it runs.
 fn subnet(cables: &[(&str, &str, &str, &str)], has_hca: bool) -> String {
     let mut text = String::new();
     for name in ["leaf-1", "leaf-2", "spine-1", "spine-2"] {
@@ -296,6 +296,10 @@ fn subnet(cables: &[(&str, &str, &str, &str)], has_hca: bool) -> String {
     for (a, a_port, b, b_port) in cables {
         uplink(a, a_port, b, b_port, "SW");
         uplink(b, b_port, a, a_port, "SW");
+    }
+    for port in (101..=200).map(|port| port.to_string()) {
+        uplink("leaf-2", &port, "spine-2", &port, "SW");
+        uplink("spine-2", &port, "leaf-2", &port, "SW");
     }
     if has_hca {
         uplink("leaf-1", "1", "n1 mlx5_0", "1", "CA");
@@ -316,12 +320,11 @@ fn a_cable_between_switches_that_infiniband_exporter_no_longer_lists_is_down_unt
     let mapping = Mappings::default().by_kind("infiniband_exporter").cloned();
     let mut translator = Translator::new(mapping.expect("built in"), None);
     let mut analyzer = Analyzer::default();
-    let mut incidents = |seconds: std::ops::Range<u64>, cables: &[_], has_hca| {
+    let mut incidents = |seconds: std::ops::Range<u64>, page: &str| {
         let mut last = Vec::new();
         for second in seconds.step_by(10) {
             let at = Timestamp(second * 1000);
-            let page = subnet(cables, has_hca);
-            for (subject, reading) in translator.translate(&page, at).readings {
+            for (subject, reading) in translator.translate(page, at).readings {
                 analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
             }
             let view = analyzer.tick(at);
@@ -332,12 +335,20 @@ fn a_cable_between_switches_that_infiniband_exporter_no_longer_lists_is_down_unt
         }
         last
     };
-    assert_eq!(incidents(0..60, &cables, true), Vec::<String>::new());
+    let none = Vec::<String>::new();
+    let whole = subnet(&cables, true);
+    assert_eq!(incidents(0..60, &whole), none);
+    // A switch that does not answer a query lists nothing of its cables.
+    assert_eq!(incidents(60..80, &subnet(&cables[2..], true)), none);
+    assert_eq!(incidents(80..140, &whole), none);
     let down = ["uplink-down link/leaf-1:33"];
-    assert_eq!(incidents(60..120, &cables[1..], true), down);
-    // Other HCAs on the list change what its lines mean.
-    assert_eq!(incidents(120..180, &cables[1..], false), down);
-    assert_eq!(incidents(180..400, &cables, false), Vec::<String>::new());
+    assert_eq!(incidents(140..200, &subnet(&cables[1..], true)), down);
+    // Other HCAs on the list change what its lines mean, and the exporter may fail.
+    assert_eq!(incidents(200..230, &subnet(&cables[1..], false)), down);
+    let fails = "infiniband_exporter_collect_errors{collector=\"ibnetdiscover\"} 1\n";
+    assert_eq!(incidents(230..250, fails), down);
+    assert_eq!(incidents(250..300, &subnet(&cables[1..], false)), down);
+    assert_eq!(incidents(300..520, &whole), none);
 }
 
 /// An exposition of a node's exporter: whether the node has the fault.

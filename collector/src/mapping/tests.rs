@@ -307,7 +307,7 @@ fn a_page_tells_whose_it_is_and_may_change_its_mind() {
         ("node_exporter_build_info 1\n", Some("node_exporter")),
         ("ipmi_up{collector=\"ipmi\"} 1\n", Some("ipmi_exporter")),
         (
-            "nvidia_smi_gpu_info{uuid=\"1\"} 1\n",
+            "nvidia_smi_command_exit_code 9\n",
             Some("nvidia_gpu_exporter"),
         ),
         ("rdma_scrape_errors_total 0\n", Some("rdma_exporter")),

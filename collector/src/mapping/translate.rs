@@ -20,8 +20,15 @@ type Fixed = foldhash::fast::FixedState;
 /// Maximum number of metric names that are stored for a target. Real exporters have less than 2,000.
 const NAMES_LIMIT: usize = 10_000;
 
-/// How long the value of a series is reported that is no longer exported: then it was removed for good.
-const ABSENT_KEPT_SECONDS: f64 = 86_400.0;
+/// How long the value of a series is reported that is no longer exported, as long as a cable is remembered that is lost: then it was
+/// removed for good.
+const ABSENT_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
+
+/// Expositions one after the other from which a series must be missing: a device may not answer a single query.
+const ABSENT_EXPOSITIONS: u32 = 3;
+
+/// Most series that are remembered for that: ports of switches of 100,000 GPUs with some to spare.
+const ABSENT_LIMIT: usize = 1 << 19;
 
 /// Labels of a series that stand elsewhere: in its name, or on a joined series.
 type Pairs = Vec<(String, String)>;
@@ -108,9 +115,10 @@ struct Ours {
     expected: usize,
     /// When a sum lost a term. It is omitted then: a sum without a term is not a smaller sum.
     torn: Option<Timestamp>,
-    /// Its value while it is not exported, and when it last was.
+    /// Its value while it is not exported, when it last was, and from how many expositions it is missing since.
     absent: Option<f64>,
     seen: Option<Timestamp>,
+    missed: u32,
 }
 
 impl Translator {
@@ -160,6 +168,9 @@ impl Translator {
             }
         }
         out.readings = self.readings(at);
+        if out.counts.errors.is_empty() && out.counts.over_limit == 0 {
+            self.add_absent(&mut out.readings, at);
+        }
         // Series with ever-changing labels must not accumulate, nor displace others.
         let is_full = out.counts.over_limit > 0 || self.names.len() >= NAMES_LIMIT;
         if is_full || self.lines.len() > 4 * samples + 64 {
@@ -177,13 +188,18 @@ impl Translator {
         }
     }
 
+    /// Forgets all but the series that have a value while they are not exported.
     fn forget(&mut self) {
         self.names.clear();
         self.lines.clear();
-        self.series.clear();
         self.series_places.clear();
-        self.subjects.clear();
         self.subject_places.clear();
+        let subjects = std::mem::take(&mut self.subjects);
+        let series = std::mem::take(&mut self.series);
+        let kept = series.into_iter().filter(|ours| ours.absent.is_some());
+        for ours in kept.take(ABSENT_LIMIT) {
+            self.enlist(subjects[ours.subject].clone(), ours);
+        }
     }
 
     /// Collects the labels of joined series before any line needs them.
@@ -211,24 +227,9 @@ impl Translator {
             }
         }
         if joined != self.joined {
-            let absent = self.with_absent();
             self.forget();
-            for (subject, ours) in absent {
-                self.enlist(subject, ours);
-            }
             self.joined = joined;
         }
-    }
-
-    /// Series that have a value while they are not exported; none if they have become many more than lines, as those with
-    /// ever-changing labels do.
-    fn with_absent(&self) -> Vec<(Subject, Ours)> {
-        if self.series.len() > 4 * self.lines.len() + 64 {
-            return Vec::new();
-        }
-        let kept = self.series.iter().filter(|ours| ours.absent.is_some());
-        kept.map(|ours| (self.subjects[ours.subject].clone(), ours.clone()))
-            .collect()
     }
 
     fn take(&mut self, series: &Series<'_>, types: &HashMap<&str, Type>, out: &mut Translation) {
@@ -365,6 +366,7 @@ impl Translator {
             torn: None,
             absent: row.absent,
             seen: None,
+            missed: 0,
         };
         self.enlist(subject, ours)
     }
@@ -400,7 +402,7 @@ impl Translator {
         for ours in &mut self.series {
             let terms = std::mem::take(&mut ours.terms);
             if terms > 0 {
-                ours.seen = Some(at);
+                (ours.seen, ours.missed) = (Some(at), 0);
             }
             if terms > 0 && (ours.combine != Combine::Sum || ours.is_whole(terms, at)) {
                 readings[ours.subject]
@@ -408,24 +410,34 @@ impl Translator {
                     .push(ours.metric, &ours.labels, ours.value);
             }
         }
-        self.add_absent(&mut readings, at);
         readings.retain(|(_, reading)| !reading.samples().is_empty());
         readings
     }
 
-    /// Adds what is not exported any more, of parts of which something else is.
-    fn add_absent(&self, readings: &mut [(Subject, NodeReading)], at: Timestamp) {
-        let is_there: Vec<bool> = readings
-            .iter()
-            .map(|(_, reading)| !reading.samples().is_empty())
+    /// Adds what is not exported any more, of parts of which something else is. Called at the end of an exposition that was
+    /// read whole.
+    fn add_absent(&mut self, readings: &mut [(Subject, NodeReading)], at: Timestamp) {
+        let places: HashMap<&Subject, usize, Fixed> = (0..)
+            .zip(readings.iter())
+            .map(|(place, (subject, _))| (subject, place))
             .collect();
-        for ours in self.series.iter().filter(|ours| is_there[ours.subject]) {
-            let away = ours.seen.map(|seen| at.seconds_since(seen));
-            if let Some(value) = ours.absent
-                && away.is_some_and(|away| away > 0.0 && away <= ABSENT_KEPT_SECONDS)
-            {
-                let reading = &mut readings[ours.subject].1;
-                reading.push(ours.metric, &ours.labels, value);
+        let places: Vec<Option<usize>> = self
+            .subjects
+            .iter()
+            .map(|subject| places.get(subject).copied())
+            .collect();
+        for ours in &mut self.series {
+            let (Some(value), Some(seen), Some(place)) =
+                (ours.absent, ours.seen, places[ours.subject])
+            else {
+                continue;
+            };
+            let away = at.seconds_since(seen);
+            if away > 0.0 && away <= ABSENT_KEPT_SECONDS {
+                ours.missed = ours.missed.saturating_add(1);
+                if ours.missed >= ABSENT_EXPOSITIONS {
+                    readings[place].1.push(ours.metric, &ours.labels, value);
+                }
             }
         }
     }
