@@ -10,7 +10,7 @@ use crate::store::time_axis::Axis;
 /// A longer step between two samples of a series, in usual ones of its source, is a gap: two scrapes in a row that failed.
 pub const MAX_STEP: f64 = 2.5;
 /// Age of the newest sample, in usual steps, from which it is late: at its next scrape it is one step old.
-const LATE_STEPS: f64 = 1.5;
+pub(super) const LATE_STEPS: f64 = 1.5;
 
 /// How good what a slot holds is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::{Contradiction, End, Heard, SwitchNumber, SwitchPorts};
 
 /// Of two cables in one port the one that was received so much later is right: the other end has not
-/// reported since the cable was moved. As long as it takes a node to become stale (`history::STALE_AFTER_SECONDS`).
+/// reported since the cable was moved. About as long as it takes a node to become stale (`store::STALE_AFTER_SECONDS`).
 const NEWER_SECONDS: f64 = 60.0;
 
 /// One cable with the nodes that reported it.

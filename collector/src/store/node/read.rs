@@ -5,7 +5,7 @@ use railscope_model::metric::{Kind, Metric};
 use railscope_model::reading::Labels;
 
 use super::super::column::Column;
-use super::super::window::Window;
+use super::super::window::{LATE_STEPS, Window};
 use super::{NodeHistory, STALE_AFTER_SECONDS, UNKNOWN_INTERVALS, Voice};
 use crate::store::series_names::is_unread;
 use crate::store::source_id::Speaker;
@@ -46,10 +46,14 @@ impl NodeHistory {
         self.voices.iter().map(|voice| voice.axis.heard()).max()
     }
 
-    /// Whether the node was seen lately enough to report something about now.
+    /// Whether the node was seen lately enough to report something about now. Of a source that is scraped once a minute, the
+    /// newest scrape may be half as old again.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        self.heard()
-            .is_some_and(|heard| now.seconds_since(heard) <= STALE_AFTER_SECONDS)
+        self.voices.iter().any(|Voice { axis, .. }| {
+            let age = now.seconds_since(axis.heard());
+            let is_usual = |step: f64| age <= LATE_STEPS * step.min(STALE_AFTER_SECONDS);
+            age <= STALE_AFTER_SECONDS || axis.usual_step().is_some_and(is_usual)
+        })
     }
 
     /// Whether the data of one source is newer than [`UNKNOWN_INTERVALS`] of its interval, which is measured after three

@@ -70,6 +70,16 @@ fn a_counter_is_never_continued_with_another_speaker_s() {
 }
 
 #[test]
+fn a_node_that_is_scraped_once_a_minute_is_fresh_until_the_next_scrape() {
+    let mut node = NodeHistory::default();
+    for second in [0, 60, 121, 180] {
+        node.ingest_from(&Speaker::default(), &values(9.0, 1.0), at(second));
+    }
+    assert!(node.is_fresh(at(262)));
+    assert!(!node.is_fresh(at(275)));
+}
+
+#[test]
 fn a_speaker_that_falls_silent_is_believed_for_as_long_as_a_node_may_be_silent() {
     let mut node = NodeHistory::default();
     let (ours, theirs) = (Speaker::default(), speaker(10, "a"));
