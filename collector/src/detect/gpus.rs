@@ -42,8 +42,8 @@ pub(crate) fn any_is_busy(node: &NodeHistory) -> bool {
 }
 
 /// From when on and until when one of a node's GPUs ran a job, as its newest reports have it; none if two of them have it idle.
-/// A single idle report is between two steps.
-pub(crate) fn busy_span(node: &NodeHistory) -> Option<(Timestamp, Timestamp)> {
+/// A single idle report is between two steps. One that was busy when it was last reported is still.
+pub(crate) fn busy_span(node: &NodeHistory, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
     let spans = node.series(&GPU_UTILIZATION).filter_map(|(_, window)| {
         let mut was_idle = false;
         let lately = window.told().take_while(|(_, share)| {
@@ -51,8 +51,10 @@ pub(crate) fn busy_span(node: &NodeHistory) -> Option<(Timestamp, Timestamp)> {
             !(std::mem::replace(&mut was_idle, is_idle) && is_idle)
         });
         let mut busy = lately.filter(|(_, share)| *share >= BUSY_UTILIZATION);
-        let (until, _) = busy.next()?;
-        Some((busy.last().map_or(until, |(since, _)| since), until))
+        let (newest, _) = busy.next()?;
+        let since = busy.last().map_or(newest, |(since, _)| since);
+        let is_newest = window.latest().is_some_and(|(at, _)| at == newest);
+        Some((since, if is_newest { now } else { newest }))
     });
     spans.min_by_key(|(since, _)| *since)
 }

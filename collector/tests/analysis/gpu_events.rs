@@ -268,7 +268,7 @@ fn an_nvswitch_with_a_fatal_error_is_named_and_with_a_single_corrected_one_is_no
 
 #[test]
 fn an_end_of_peer_traffic_after_an_xid_of_nvlinks_is_about_them() {
-    let after_xid = |xid: u16| {
+    let after_xid = |xid: u16| -> Box<Fault> {
         with(move |node, _| {
             of_gpus(|gpu| {
                 let (action, xid) = if (node, gpu) == (2, 1) {
@@ -284,5 +284,11 @@ fn an_end_of_peer_traffic_after_an_xid_of_nvlinks_is_about_them() {
         })
     };
     check(&after_xid(149), &["nvlink-down gpu/n2:1 gpus=1 []"]);
+    // One that follows from it.
+    let then_cleanup: Box<Fault> = Box::new(move |node, seconds, page| {
+        let xid = if seconds < 100 { 149 } else { 45 };
+        after_xid(xid)(node, seconds, page)
+    });
+    check(&then_cleanup, &["nvlink-down gpu/n2:1 gpus=1 []"]);
     check(&after_xid(79), &["gpu-error gpu/n2:1 gpus=1 []"]);
 }

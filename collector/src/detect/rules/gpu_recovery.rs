@@ -1,6 +1,8 @@
 //! GPUs for which the driver asks for a recovery action: a reset, a reboot of the node, a drain.
 
-use railscope_model::identity::{GpuIndex, Part};
+use std::collections::BTreeSet;
+
+use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::metric::GPU_RECOVERY_ACTION;
 
 use crate::assemble::node_parts::gpus_behind;
@@ -61,6 +63,8 @@ fn number(value: f64) -> Option<u8> {
 struct GpuRecovery {
     /// Rests on the recovery actions of the node's GPUs.
     kept: Kept<u64, Vec<(GpuIndex, u8)>>,
+    /// Those whose NVLinks an XID has named since they asked. Later XIDs may follow from it.
+    of_nvlink: BTreeSet<(NodeName, GpuIndex)>,
 }
 
 /// Builds the detector.
@@ -75,6 +79,7 @@ impl Detector for GpuRecovery {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         self.kept.begin();
+        let before = std::mem::take(&mut self.of_nvlink);
         for (node, history) in view.history.fresh_nodes(view.now) {
             let values = history.values_since(&GPU_RECOVERY_ACTION);
             self.kept.refresh(history, values, || {
@@ -85,12 +90,26 @@ impl Detector for GpuRecovery {
                 });
                 needed.collect()
             });
-            for (gpu, action) in self.kept.of(history).into_iter().flatten() {
+            for (gpu, number) in self.kept.of(history).into_iter().flatten() {
+                let action = ACTIONS.get(usize::from(*number) - 1).unwrap_or(&OTHER);
+                let key = (node.clone(), *gpu);
+                let is_of_nvlink = action.ends_peer_traffic
+                    && (before.contains(&key) || has_nvlink_xid(history, *gpu));
                 let part = Part::Gpu(node.clone(), *gpu);
-                let has_nvlink_xid = || has_nvlink_xid(history, *gpu);
-                out.push(evidence(part, *action, has_nvlink_xid, view));
+                let found = evidence(part, *number, action, view);
+                if is_of_nvlink {
+                    self.of_nvlink.insert(key);
+                    let class = &NVLINK_DOWN;
+                    out.push(Evidence { class, ..found });
+                } else {
+                    out.push(found);
+                }
             }
         }
+    }
+
+    fn remembers(&self) -> bool {
+        true
     }
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
@@ -110,23 +129,12 @@ impl Detector for GpuRecovery {
     }
 }
 
-fn evidence(
-    part: Part,
-    number: u8,
-    has_nvlink_xid: impl FnOnce() -> bool,
-    view: &View<'_>,
-) -> Evidence {
-    let action = ACTIONS.get(usize::from(number) - 1).unwrap_or(&OTHER);
+fn evidence(part: Part, number: u8, action: &Action, view: &View<'_>) -> Evidence {
     let stops = action.class == &GPU_ERROR;
-    let class = if action.ends_peer_traffic && has_nvlink_xid() {
-        &NVLINK_DOWN
-    } else {
-        action.class
-    };
     Evidence {
         detector: NAME,
         signal: GPU_RECOVERY_ACTION.name,
-        class,
+        class: action.class,
         effect: f64::from(u8::from(stops)),
         statement: format!(
             "The driver requests recovery action {number} for {part}: {}.",

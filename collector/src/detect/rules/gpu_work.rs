@@ -32,7 +32,7 @@ use self::episodes::{Episodes, Key, cohort};
 use self::rules::{rules, threshold};
 use self::sampled::Sampled;
 use self::shared::more_memory;
-use self::waiting::have_less_to_do;
+use self::waiting::has_more_to_do;
 use crate::classes::{Class, GPU_SLOW};
 use crate::detect::cohort::Usual;
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
@@ -142,12 +142,6 @@ impl Detector for GpuWork {
         for (key, found) in of_sm.into_iter().chain(of_memory) {
             behind.entry(key).or_insert(found);
         }
-        behind.retain(|(node, _), found| {
-            let gpu = &found.worker.gpu;
-            let mut beside = cohorts.iter();
-            let beside = beside.find(|gpus| gpus[0].node == node && gpus[0].job == gpu.job);
-            !beside.is_some_and(|others| have_less_to_do(gpu, others, found.excess))
-        });
         follow(
             &mut self.episodes,
             view,
@@ -156,7 +150,10 @@ impl Detector for GpuWork {
         );
         let lasting = behind.values();
         let lasting = lasting.filter(|found| self.episodes.is_lasting(&found.worker.key()));
-        out.extend(lasting.map(evidence));
+        let has_more_to_do =
+            |found: &&Found<'_>| has_more_to_do(&found.worker.gpu, &cohorts, found.excess);
+        let slow = lasting.filter(|found| !has_more_to_do(found));
+        out.extend(slow.map(evidence));
     }
 
     fn remembers(&self) -> bool {

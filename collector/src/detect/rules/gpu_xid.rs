@@ -17,24 +17,12 @@ use crate::detect::registry::{Rule, Threshold};
 use crate::store::{NodeHistory, Window};
 use catalogue::{CATALOGUE, Xid};
 
-/// Whether the driver has reported an XID of the NVLinks of a GPU, which nothing has replaced since.
+/// Whether the driver has lately reported an XID of the NVLinks of a GPU, or that was its last one.
 pub(super) fn has_nvlink_xid(history: &NodeHistory, gpu: GpuIndex) -> bool {
     let of_nvlink = |xid: f64| catalogue::find(xid).is_some_and(|row| row.class == &NVLINK_ERRORS);
-    let gpu = gpu.to_string();
-    let last = history.value(&GPU_LAST_XID, &[&gpu]);
-    let mut counted = [&GPU_XID_EVENTS, &GPU_RECENT_XIDS]
-        .into_iter()
-        .flat_map(|metric| history.series(metric));
-    last.is_some_and(of_nvlink)
-        || counted.any(|(labels, window)| {
-            let mut labels = labels.values();
-            labels.next() == Some(&*gpu)
-                && labels
-                    .next()
-                    .and_then(|xid| xid.parse().ok())
-                    .is_some_and(of_nvlink)
-                && window.value().is_some_and(|count| count > 0.0)
-        })
+    let last = history.value(&GPU_LAST_XID, &[&gpu.to_string()]);
+    let mut lately = counted(history).chain(recent(history));
+    last.is_some_and(of_nvlink) || lately.any(|(of, xid, _)| of == gpu && of_nvlink(xid))
 }
 
 /// How long an XID counts as new: as long as the history reaches at 5 s scrapes.

@@ -322,20 +322,23 @@ fn counted(view: &View<'_>, limit: &Limit, out: &mut Vec<Evidence>) {
     }
 }
 
-/// Nodes of which even the fastest CPU is slow. Those with idle GPUs are not compared: idle CPUs run slowly to save power.
+/// Nodes of which even the fastest CPU is slow while one of its GPUs is busy: idle CPUs run slowly to save power.
 fn slow_processors(view: &View<'_>, out: &mut Vec<Evidence>) {
     let nodes = view.history.fresh_nodes(view.now);
     let fastest = nodes.filter_map(|(node, history)| {
         let window = history.window(&CPU_FREQUENCY, &["max"])?;
         let has_gpus = history.series(&GPU_UTILIZATION).next().is_some();
         let (since, until) = if has_gpus {
-            gpus::busy_span(history)?
+            gpus::busy_span(history, view.now)?
         } else {
             // Its GPUs may be told later than its CPUs.
             let begun = window.told().last().map(|(at, _)| at)?;
-            (begun.plus_seconds(HELD_SECONDS), view.now)
+            (begun, view.now)
         };
-        let lately = window.told_within(view.now, HELD_SECONDS);
+        if until.seconds_since(since) < HELD_SECONDS {
+            return None;
+        }
+        let lately = window.told_within(until, HELD_SECONDS);
         let while_busy = lately.filter(|(at, _)| (since..=until).contains(at));
         let highest = while_busy.map(|(_, hertz)| hertz).reduce(f64::max)?;
         Some((node, highest))

@@ -12,11 +12,13 @@ const UTILIZED: f64 = 0.9;
 /// Share of the excess that the excess of the utilization must reach: half way between GPUs that wait, which are utilized alike,
 /// and GPUs that have less to do.
 const SHARE: f64 = 0.5;
+/// And beyond what chance makes of a few samples of whole percents.
+const LEAST: f64 = 0.05;
 /// The time over which utilization is compared: the driver samples the newest second or less.
 const SECONDS: f64 = 60.0;
 
 /// The numbers.
-pub(super) fn thresholds() -> [Threshold; 3] {
+pub(super) fn thresholds() -> [Threshold; 4] {
     [
         Threshold::new(
             "mean utilization of the other GPUs, below which they may have less to do",
@@ -31,6 +33,12 @@ pub(super) fn thresholds() -> [Threshold; 3] {
             "half way between waiting and idle GPUs (a choice)",
         ),
         Threshold::new(
+            "and at least",
+            LEAST,
+            "ratio",
+            "a mean of a few samples of whole percents (a choice)",
+        ),
+        Threshold::new(
             "over the last",
             SECONDS,
             "s",
@@ -39,14 +47,18 @@ pub(super) fn thresholds() -> [Threshold; 3] {
     ]
 }
 
-/// Whether the others are idle for as much of the time as this GPU exceeds them by `excess`.
-pub(super) fn have_less_to_do(gpu: &Listed<'_>, others: &[Listed<'_>], excess: f64) -> bool {
-    let others = others.iter().filter(|other| other.index != gpu.index);
+/// Whether the other GPUs of its node and job are idle for as much of the time as this GPU exceeds them by `excess`.
+pub(super) fn has_more_to_do(gpu: &Listed<'_>, cohorts: &[Vec<Listed<'_>>], excess: f64) -> bool {
+    let is_it = |one: &Listed<'_>| one.node == gpu.node && one.index == gpu.index;
+    let Some(cohort) = cohorts.iter().find(|cohort| cohort.iter().any(is_it)) else {
+        return false;
+    };
+    let others = cohort.iter().filter(|one| !is_it(one));
     let (Some(own), Some(others)) = (utilization(gpu), median(others.filter_map(utilization)))
     else {
         return false;
     };
-    others < UTILIZED && own >= others * (1.0 + SHARE * excess)
+    others < UTILIZED && own - others >= LEAST.max(SHARE * excess * others)
 }
 
 /// Mean utilization of the last [`SECONDS`].
