@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::identity::{PciAddress, RdmaDevice, RdmaPort};
 use railscope_model::label;
 use railscope_model::metric::{
-    NIC, NIC_MTU, NIC_PFC_FRAMES, NIC_SPEED, RDMA_PORT, RDMA_PORT_SPEED, RDMA_PORT_UP,
+    GPU, NIC, NIC_MTU, NIC_PFC_FRAMES, NIC_SPEED, RDMA_PORT, RDMA_PORT_SPEED, RDMA_PORT_UP,
 };
 use railscope_model::reading::Labels;
 
@@ -37,6 +37,23 @@ pub(crate) fn port_of(history: &NodeHistory, netdev: &str) -> Option<RdmaPort> {
         labels.get(label!(RDMA_PORT, "device"))?,
         labels.get(label!(RDMA_PORT, "port"))?,
     )
+}
+
+/// Slowest interface that counts where no RDMA ports are known, bytes per second: 10 Gb/s. Slower ones are for management.
+pub(crate) const MIN_SPEED: f64 = 1.25e9;
+
+/// Whether it is a node with GPUs, and none of its RDMA ports is known: an instance of a cloud, or a node of which no exporter
+/// reads `/sys/class/infiniband`.
+pub(crate) fn is_without_rdma(history: &NodeHistory) -> bool {
+    let has = |metric| history.series(metric).next().is_some();
+    has(&GPU) && !has(&RDMA_PORT_UP)
+}
+
+/// The port of a fast interface of such a node: the device goes by the name of the interface.
+pub(crate) fn port_without_rdma(history: &NodeHistory, netdev: &str) -> Option<RdmaPort> {
+    let speed = history.value(&NIC_SPEED, &[netdev])?;
+    let device = netdev.parse().ok()?;
+    (speed >= MIN_SPEED && is_without_rdma(history)).then_some(RdmaPort { device, port: 1 })
 }
 
 /// The port that the labels `device` and `port` name.

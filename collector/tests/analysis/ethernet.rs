@@ -28,6 +28,9 @@ fn errors_that_an_interface_counts_are_those_of_the_cable_at_its_port() {
     let frames = "railscope_nic_phy_crc_errors_total";
     check(&counted(frames, |seconds| 20.0 * seconds as f64), &errors);
     check(&counted(frames, |seconds| seconds as f64), &[]);
+    let received = "railscope_nic_receive_errors_total";
+    check(&counted(received, |seconds| 2.0 * seconds as f64), &errors);
+    check(&counted(received, |seconds| 0.1 * seconds as f64), &[]);
 }
 
 #[test]
@@ -86,4 +89,49 @@ fn an_interface_that_loses_its_link_is_named_where_no_rdma_ports_are_known() {
     check(&lost(1, false, |node| node == 2), &[]);
     // The site has disabled it everywhere.
     check(&lost(100, false, |_| true), &[]);
+}
+
+#[test]
+fn errors_of_a_fast_interface_are_counted_where_no_rdma_ports_are_known() {
+    let errors = |gigabits: u64| -> Box<Fault> {
+        Box::new(move |node, seconds, page: String| {
+            let is_rdma = |line: &&str| line.starts_with("railscope_rdma_port_up");
+            let kept = page.lines().filter(|line| !is_rdma(line));
+            let page: String = kept.map(|line| format!("{line}\n")).collect();
+            let errors = if node == 2 { 8 * seconds } else { 0 };
+            page + &format!(
+                "railscope_nic_carrier{{netdev=\"eth4\"}} 1\n\
+                 railscope_nic_speed_bytes_per_second{{netdev=\"eth4\"}} {}\n\
+                 railscope_nic_receive_errors_total{{netdev=\"eth4\"}} {errors}\n",
+                gigabits * 125_000_000
+            )
+        })
+    };
+    check(&errors(100), &["link-errors link/n2:eth4/1 gpus=0 []"]);
+    check(&errors(1), &[]);
+}
+
+#[test]
+fn an_interface_slower_than_on_other_nodes_is_named_where_no_rdma_ports_are_known() {
+    let slow = |slow: fn(usize) -> bool| -> Box<Fault> {
+        Box::new(move |node, _, page: String| {
+            let is_rdma = |line: &&str| line.starts_with("railscope_rdma_port_up");
+            let kept = page.lines().filter(|line| !is_rdma(line));
+            let mut page: String = kept.map(|line| format!("{line}\n")).collect();
+            for (netdev, speed) in [("eno1", 3_125_000_000_u64), ("eth4", 12_500_000_000)] {
+                let halves = 1 + u64::from(netdev == "eth4" && slow(node));
+                page += &format!(
+                    "railscope_nic_carrier{{netdev=\"{netdev}\"}} 1\n\
+                     railscope_nic_speed_bytes_per_second{{netdev=\"{netdev}\"}} {}\n",
+                    speed / halves
+                );
+            }
+            page
+        })
+    };
+    check(
+        &slow(|node| node == 2),
+        &["port-degraded link/n2:eth4/1 gpus=0 []"],
+    );
+    check(&slow(|node| node < 4), &[]);
 }

@@ -75,6 +75,7 @@ impl Detector for DegradedLink {
         out.extend(self.cables.slow.iter().cloned());
         self.fallen_speeds.find(view, out);
         self.fallen_interfaces.find(view, out);
+        FallenInterfaces::find_slow(view, out);
         self.pcie.narrow_or_slow(view, out);
     }
 

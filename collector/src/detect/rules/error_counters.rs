@@ -362,7 +362,12 @@ fn part(node: &NodeName, history: &NodeHistory, labels: &Labels, names: Names) -
                 None => Part::Gpu(node.clone(), gpu.parse().ok()?),
             }
         }
-        Names::Netdev => Part::HostLink(node.clone(), netdev::port_of(history, labels.next()?)?),
+        Names::Netdev => {
+            let netdev = labels.next()?;
+            let port = netdev::port_of(history, netdev)
+                .or_else(|| netdev::port_without_rdma(history, netdev));
+            Part::HostLink(node.clone(), port?)
+        }
         Names::Cable => {
             let (device, port) = (labels.next()?.parse().ok()?, labels.next()?.parse().ok()?);
             Part::HostLink(node.clone(), RdmaPort { device, port })

@@ -47,6 +47,8 @@ catalogue! {
         "Raw errors of a lane, before error correction.";
     Exporter Full Counter NIC_PHY_CRC_ERRORS = "railscope_nic_phy_crc_errors_total" (netdev)
         "Received frames with a wrong frame check sequence (CRC).";
+    Exporter Full Counter NIC_RECEIVE_ERRORS = "railscope_nic_receive_errors_total" (netdev)
+        "Received packets with an error of any kind, as the kernel counts them (rx_errors); only from node_exporter.";
     Exporter Full Counter NIC_PHY_FRAME_ERRORS = "railscope_nic_phy_frame_errors_total" (netdev, direction, kind)
         "Invalid frames dropped at the port. oversize and out_of_range: the peer has a larger MTU; symbol, fragment and jabber: errors of the cable.";
     Exporter Full Counter NIC_PHY_LINK_DOWN = "railscope_nic_phy_link_down_events_total" (netdev)

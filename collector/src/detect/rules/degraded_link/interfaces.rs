@@ -1,23 +1,21 @@
-//! Network interfaces whose link went down, on GPU nodes that report no state of RDMA ports: instances of clouds, and nodes of
+//! Network interfaces whose link went down, or is slower than on other nodes, on GPU nodes that report no state of RDMA ports: instances of clouds, and nodes of
 //! which no exporter reads `/sys/class/infiniband`.
 
 use std::collections::BTreeMap;
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort};
-use railscope_model::metric::{GPU, NIC_CARRIER, NIC_SPEED, RDMA_PORT_UP};
+use railscope_model::metric::{NIC_CARRIER, NIC_SPEED};
 
-use super::{DOWN_KEPT_SECONDS, evidence};
-use crate::classes::PORT_DOWN;
+use super::{DOWN_KEPT_SECONDS, TOLERANCE, evidence, gigabits};
+use crate::classes::{PORT_DEGRADED, PORT_DOWN};
 use crate::detect::detector::{Evidence, View};
+use crate::detect::netdev::{MIN_SPEED, is_without_rdma};
 use crate::detect::peers::norm;
 use crate::detect::registry::Threshold;
 use crate::store::NodeHistory;
 
-/// Slowest interface that counts, bytes per second: 10 Gb/s. Slower ones are for management.
-const MIN_SPEED: f64 = 1.25e9;
-
-/// That speed as a threshold.
+/// The slowest that counts.
 pub(super) fn slowest() -> Threshold {
     Threshold::new(
         "slowest interface of a node without RDMA ports that counts",
@@ -36,7 +34,7 @@ impl FallenInterfaces {
     pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut carriers: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
         let nodes = view.history.fresh_nodes(view.now);
-        for (node, history) in nodes.filter(|(_, history)| is_one(history)) {
+        for (node, history) in nodes.filter(|(_, history)| is_without_rdma(history)) {
             for (labels, window) in history.series(&NIC_CARRIER) {
                 let (Some(netdev), Some(carrier)) = (labels.values().next(), window.value()) else {
                     continue;
@@ -69,6 +67,49 @@ impl FallenInterfaces {
         }
     }
 
+    /// Those that are up and slower than on most nodes.
+    pub(super) fn find_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
+        let mut speeds: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
+        let nodes = view.history.fresh_nodes(view.now);
+        for (node, history) in nodes.filter(|(_, history)| is_without_rdma(history)) {
+            let up = history.series(&NIC_SPEED).filter_map(|(labels, window)| {
+                let netdev = labels.values().next()?;
+                let speed = window.value().filter(|speed| *speed > 0.0)?;
+                let is_up = history.value(&NIC_CARRIER, &[netdev]) == Some(1.0);
+                is_up.then_some((netdev, speed))
+            });
+            for (netdev, speed) in up {
+                speeds.entry(netdev).or_default().push((node, speed));
+            }
+        }
+        for (netdev, nodes) in speeds {
+            let usual = norm(nodes.iter().map(|(_, speed)| *speed));
+            let Some(usual) = usual.filter(|usual| *usual >= MIN_SPEED) else {
+                continue;
+            };
+            let slow = nodes.iter().filter(|(_, speed)| *speed < TOLERANCE * usual);
+            for (node, speed) in slow {
+                let Ok(device) = netdev.parse() else { continue };
+                let statement = format!(
+                    "Interface {netdev} of {node} runs at {} Gb/s; on most of {} nodes it runs at {} Gb/s.",
+                    gigabits(*speed),
+                    nodes.len(),
+                    gigabits(usual)
+                );
+                let part = Part::HostLink((*node).clone(), RdmaPort { device, port: 1 });
+                let (signal, effect) = (NIC_SPEED.name, 1.0 - speed / usual);
+                out.push(evidence(
+                    view,
+                    part,
+                    &PORT_DEGRADED,
+                    signal,
+                    effect,
+                    statement,
+                ));
+            }
+        }
+    }
+
     /// Remembers a fast interface that is up, and when the link of one of these went down.
     fn notice(
         &mut self,
@@ -89,10 +130,4 @@ impl FallenInterfaces {
             self.0.remove(&key);
         }
     }
-}
-
-/// Whether it is a node with GPUs, and none of its RDMA ports is known.
-fn is_one(history: &NodeHistory) -> bool {
-    let has = |metric| history.series(metric).next().is_some();
-    has(&GPU) && !has(&RDMA_PORT_UP)
 }

@@ -3,8 +3,8 @@
 use railscope_model::identity::{Part, RdmaPort};
 use railscope_model::metric::{
     GPU_ECC_ERRORS, GPU_NVLINK_ERRORS, GPU_PCIE_REPLAYS, Metric, NIC_PHY_CRC_ERRORS,
-    NIC_PHY_LINK_DOWN, NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS, RDMA_NO_BUFFER, RDMA_PORT_ERRORS,
-    RDMA_PORT_SPEED, SWITCH_PORT_ERRORS,
+    NIC_PHY_LINK_DOWN, NIC_PHY_SYMBOL_ERRORS, NIC_RECEIVE_ERRORS, PCIE_ERRORS, RDMA_NO_BUFFER,
+    RDMA_PORT_ERRORS, RDMA_PORT_SPEED, SWITCH_PORT_ERRORS,
 };
 
 use super::{DEVIATIONS, Rise, WINDOW_SECONDS};
@@ -278,6 +278,12 @@ pub(super) const LIMITS: &[Limit] = &[
     )
     .of_bits(),
     Limit::of_netdev(&NIC_PHY_CRC_ERRORS, 36_000.0, 10.0, "as port_rcv_errors"),
+    Limit::of_netdev(
+        &NIC_RECEIVE_ERRORS,
+        3_600.0,
+        10.0,
+        "one per second; frames of a wrong length count, too (an engineering choice)",
+    ),
     Limit::of_netdev(&NIC_PHY_LINK_DOWN, 0.0, 1.0, "as link_downed").of_losses(),
     Limit::of_pcie(
         "correctable",
