@@ -4,6 +4,7 @@ pub mod build;
 pub(crate) mod cable_traffic;
 pub mod changes;
 pub mod lldp;
+pub(crate) mod netdev;
 pub mod node_parts;
 pub(crate) mod peer_settings;
 pub mod probe_targets;

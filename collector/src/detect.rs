@@ -8,7 +8,6 @@ pub(crate) mod ecn_marks;
 pub(crate) mod found;
 pub(crate) mod gpus;
 pub(crate) mod models;
-pub(crate) mod netdev;
 pub mod pause_graph;
 pub(crate) mod peers;
 pub mod port_series;

@@ -15,10 +15,10 @@ use railscope_model::reading::Labels;
 
 use self::chance::Background;
 use self::limits::{LIMITS, Limit, Names};
+use crate::assemble::netdev;
 use crate::assemble::node_parts::{gpus_behind, read};
 use crate::classes::Class;
 use crate::detect::detector::{Detector, Evidence, Explanation, Plotted, View};
-use crate::detect::netdev;
 use crate::detect::peers::median;
 use crate::detect::registry::{Rule, Threshold};
 use crate::diagnose::stages::lost_links::{PARENT_SHARE, are_the_switchs, cables_of_switches};

@@ -19,11 +19,11 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_PACKETS,
 };
 
+use crate::assemble::netdev::port_named;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, EDGE_LOSSY, UPLINK_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View, list};
 use crate::detect::ecn_marks::PACKET_BYTES;
-use crate::detect::netdev::port_named;
 use crate::detect::peers::{self, MIN_PEERS};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory};

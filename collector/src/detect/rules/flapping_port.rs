@@ -8,10 +8,10 @@ use railscope_model::metric::{
     SWITCH_PORT_UP,
 };
 
+use crate::assemble::netdev;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PORT_DOWN, PORT_FLAPPING};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
-use crate::detect::netdev;
 use crate::detect::port_series::cable_at;
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{NodeHistory, WINDOW_PAGES, Window};

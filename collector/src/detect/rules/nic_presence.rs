@@ -8,10 +8,10 @@ use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_UP};
 use railscope_model::reading::Labels;
 
+use crate::assemble::netdev::port_named;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PORT_DOWN};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
-use crate::detect::netdev::port_named;
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory};
 

@@ -6,10 +6,10 @@ use foldhash::fast::FixedState;
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::metric::{Metric, NIC, NIC_MTU, NIC_PFC_ENABLED, NIC_SPEED};
 
+use crate::assemble::netdev::fabric_nic_of;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, MTU_MISMATCH, PFC_MISMATCH};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
-use crate::detect::netdev::fabric_nic_of;
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, norm};
 use crate::detect::registry::{Rule, Threshold};

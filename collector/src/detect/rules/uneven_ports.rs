@@ -4,11 +4,11 @@ use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES};
 use railscope_model::reading::Labels;
 
+use crate::assemble::netdev::port_named;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, NOISY_NEIGHBOUR};
 use crate::detect::cohort::Usual;
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
-use crate::detect::netdev::port_named;
 use crate::detect::peers;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};

@@ -8,9 +8,9 @@ use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{NIC_CARRIER, NIC_SPEED};
 
 use super::{DOWN_KEPT_SECONDS, TOLERANCE, evidence, gigabits};
+use crate::assemble::netdev::{MIN_SPEED, is_without_rdma};
 use crate::classes::{PORT_DEGRADED, PORT_DOWN};
 use crate::detect::detector::{Evidence, View};
-use crate::detect::netdev::{MIN_SPEED, is_without_rdma};
 use crate::detect::peers::norm;
 use crate::detect::registry::Threshold;
 use crate::store::NodeHistory;

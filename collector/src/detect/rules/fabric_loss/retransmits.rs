@@ -12,10 +12,10 @@ use railscope_model::metric::{
 };
 
 use super::{LOSS_SECONDS, MIN_LOST, MIN_RATE, NAME};
+use crate::assemble::netdev::port_named;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::EDGE_LOSSY;
 use crate::detect::detector::{Evidence, Explanation, View};
-use crate::detect::netdev::port_named;
 use crate::detect::peers::{self, MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory};

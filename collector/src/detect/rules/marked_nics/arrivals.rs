@@ -5,9 +5,9 @@ use railscope_model::metric::{RDMA_ECN_MARKED, RDMA_PORT_RECEIVE_BYTES};
 
 use super::super::slow_receiver::pauses::{in_parts, sent_pause};
 use super::{BUSY, MIN_BYTES, NEWEST_SECONDS, Port, WINDOW_SECONDS};
+use crate::assemble::netdev::{nic_of, port_named};
 use crate::detect::detector::View;
 use crate::detect::ecn_marks::marked_share;
-use crate::detect::netdev::{nic_of, port_named};
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::store::{Increase, NodeHistory, Window};
 

@@ -7,8 +7,8 @@ use railscope_model::metric::{
 };
 
 use super::{BEYOND_PAUSED, HALTED, OF_HALTED, any_port_is_full, storm};
+use crate::assemble::netdev::port_of;
 use crate::detect::detector::{Evidence, View};
-use crate::detect::netdev::port_of;
 use crate::detect::pause_graph::{MOST_CARRIED, WINDOW_SECONDS};
 use crate::detect::peers::MIN_PEERS;
 use crate::detect::rules::fabric_loss::leaf_of;

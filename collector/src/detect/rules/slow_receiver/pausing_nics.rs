@@ -9,8 +9,8 @@ use super::pauses::{
     stalled_share,
 };
 use super::{Holds, WINDOW_SECONDS};
+use crate::assemble::netdev::{fabric_nic_of, nic_of};
 use crate::detect::detector::View;
-use crate::detect::netdev::{fabric_nic_of, nic_of};
 use crate::stages::Step;
 use crate::store::{NodeHistory, Window};
 

@@ -5,8 +5,8 @@ use railscope_model::reading::Labels;
 
 use super::pauses::sent_pause;
 use super::{ABOVE_PEERS, Holds, MIN_PAUSE, MIN_STALLED, WINDOW_SECONDS};
+use crate::assemble::netdev::nic_of;
 use crate::detect::detector::View;
-use crate::detect::netdev::nic_of;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::store::{Increase, Window};
 
