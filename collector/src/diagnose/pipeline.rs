@@ -19,7 +19,7 @@ use crate::diagnose::stages::immediate_open::proven;
 use crate::diagnose::stages::lost_links::{Earlier, FLAP_TOGETHER_SECONDS};
 use crate::diagnose::stages::maintenance::{Window, mark};
 use crate::diagnose::stages::mass_link_loss::Storms;
-use crate::diagnose::stages::nvlink_switches;
+use crate::diagnose::stages::nvlink_switches::{self, Bond};
 use crate::diagnose::stages::reseats::Reseats;
 use crate::fabric::Routes;
 use crate::jobs::job::Jobs;
@@ -180,7 +180,7 @@ impl Tracker {
         let mut groups = group(fabric, findings, &earlier, is_silent, self.left_out);
         if !self.left_out.has(Step::Parents) {
             nvlink_switches::join(fabric, history, &mut groups, |gpu, port| {
-                self.began_together(gpu, port, now)
+                self.bond(gpu, port, now)
             });
         }
         let suspects = &self.suspects;
@@ -321,8 +321,8 @@ impl Tracker {
         });
     }
 
-    /// Whether the errors of a GPU and of a port of an NVLink switch began at about the same time, or are known to be the same.
-    fn began_together(&self, gpu: &Part, port: &Part, now: Timestamp) -> bool {
+    /// How the errors of a GPU and of a port of an NVLink switch may belong together.
+    fn bond(&self, gpu: &Part, port: &Part, now: Timestamp) -> Option<Bond> {
         let since = |part| self.suspects.get(part).map_or(now, |known| known.since);
         let [of_gpu, of_port] = [since(gpu), since(port)];
         let apart = of_gpu
@@ -330,7 +330,10 @@ impl Tracker {
             .max(of_port.seconds_since(of_gpu));
         let known = self.suspects.get(gpu);
         let is_known = known.is_some_and(|known| known.incident.related.contains(port));
-        is_known || apart <= nvlink_switches::TOGETHER_SECONDS
+        if is_known {
+            return Some(Bond::Joined);
+        }
+        (apart <= nvlink_switches::TOGETHER_SECONDS).then_some(Bond::BeganTogether)
     }
 
     fn earlier(&mut self, findings: &[Finding], now: Timestamp) -> Earlier {

@@ -14,12 +14,22 @@ use crate::store::History;
 /// Most time between the first errors of a GPU and of the port at the other end: counters of both are evaluated over minutes.
 pub(crate) const TOGETHER_SECONDS: f64 = 120.0;
 
-/// Moves what ports of NVLink switches report to the GPU whose NVLinks they serve: one that `began_with` them, alone.
+/// How a GPU may belong to a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bond {
+    /// They were joined before.
+    Joined,
+    /// Their errors began together.
+    BeganTogether,
+}
+
+/// Moves what ports of NVLink switches report to the GPU whose NVLinks they serve: the one that they were joined with before, or that
+/// alone has a bond with them.
 pub(crate) fn join(
     fabric: &Fabric,
     history: &History,
     groups: &mut BTreeMap<Part, Vec<Finding>>,
-    began_with: impl Fn(&Part, &Part) -> bool,
+    bond: impl Fn(&Part, &Part) -> Option<Bond>,
 ) {
     let has_errors = |(part, findings): &(&Part, &Vec<Finding>)| {
         let of_nvlinks =
@@ -43,8 +53,16 @@ pub(crate) fn join(
     let ports = ports.filter(|(part, findings)| are_errors(findings) && is_port(part));
     let ports: Vec<Part> = ports.map(|(part, _)| part.clone()).collect();
     for port in ports {
-        let mut of_it = gpus.iter().filter(|gpu| began_with(gpu, &port));
-        if let (Some(gpu), None) = (of_it.next(), of_it.next()) {
+        let bonds: Vec<_> = gpus
+            .iter()
+            .filter_map(|gpu| Some((gpu, bond(gpu, &port)?)))
+            .collect();
+        let mut joined = bonds.iter().filter(|(_, bond)| *bond == Bond::Joined);
+        let gpu = match (joined.next(), joined.next(), &bonds[..]) {
+            (Some((gpu, _)), None, _) | (None, _, [(gpu, _)]) => Some(*gpu),
+            _ => None,
+        };
+        if let Some(gpu) = gpu {
             let findings = groups.remove(&port).unwrap_or_default();
             groups.entry(gpu.clone()).or_default().extend(findings);
         }
@@ -97,7 +115,10 @@ mod tests {
             let group: &mut Vec<Finding> = groups.entry(part(named)).or_default();
             group.push(finding);
         }
-        let of_n1 = |gpu: &Part, _: &Part| gpu.to_string().starts_with("gpu/n1");
+        let of_n1 = |gpu: &Part, _: &Part| match gpu.to_string() {
+            gpu if gpu == "gpu/n1:7" => Some(Bond::Joined),
+            gpu => gpu.starts_with("gpu/n1").then_some(Bond::BeganTogether),
+        };
         join(&Fabric::default(), &history, &mut groups, of_n1);
         groups.keys().map(ToString::to_string).collect()
     }
@@ -116,6 +137,8 @@ mod tests {
         assert_eq!(two, ["gpu/n1:0", "gpu/n2:3"]);
         let two = named(&[one, other, port], &[errors]);
         assert_eq!(two, ["gpu/n1:0", "gpu/n1:3", PORT], "whose is it");
+        let before = named(&[one, (&NVLINK_ERRORS, "gpu/n1:7"), port], &[errors]);
+        assert_eq!(before, ["gpu/n1:0", "gpu/n1:7"], "as before");
         let also_down = named(&[one, port, (&PORT_DOWN, PORT)], &[errors]);
         assert_eq!(also_down, ["gpu/n1:0", PORT]);
         let speed: (&Metric, &[&str]) = (&SWITCH_PORT_SPEED, &["6"]);
