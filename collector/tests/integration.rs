@@ -7,6 +7,7 @@ mod topology_net;
 mod analysis;
 mod flight_recorder;
 mod foreign;
+mod foreign_cables;
 mod hostile;
 mod lldp;
 mod plan_captures;

@@ -13,6 +13,7 @@ use railscope_model::metric::{
 use railscope_model::reading::Labels;
 use railscope_model::units::LinkSpeed;
 
+use crate::assemble::netdev::port_of;
 use crate::assemble::node_parts::{Placed, read};
 use crate::fabric::{End, Heard, HostWords, Interfaces, Mac, Said, SwitchWords, Told, Words};
 use crate::store::{History, NodeHistory, Window};
@@ -341,6 +342,21 @@ fn interfaces<'a>(history: &'a NodeHistory, ports: &[Port<'a>]) -> Interfaces<'a
         if let (Some(only), None) = (of_device.next(), of_device.next()) {
             interfaces.insert(only.device, only.end);
         }
+    }
+    // Where no exporter names the interface of a port, places and numbers may.
+    for (labels, _) in history.series(&NIC_CARRIER) {
+        let Some(netdev) = labels.values().next() else {
+            continue;
+        };
+        if interfaces.contains_key(netdev) {
+            continue;
+        }
+        let own = port_of(history, netdev).and_then(|own| {
+            let is_own =
+                |port: &&Port<'_>| port.device == own.device.as_str() && port.port == own.port;
+            ports.iter().find(is_own)
+        });
+        interfaces.extend(own.map(|own| (netdev, own.end)));
     }
     interfaces
 }

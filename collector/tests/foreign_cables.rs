@@ -1,0 +1,277 @@
+//! Cables that other projects' exporters list, and those that they list no more.
+
+use railscope_collector::analyzer::{Analyzer, ClusterView};
+use railscope_collector::mapping::{Mappings, Translator};
+use railscope_collector::store::source_id::{Speaker, Subject};
+use railscope_model::fabric::{LinkKind, Timestamp};
+
+use crate::foreign::page;
+
+/// The cables of a graph, by name.
+fn cables_of(view: &ClusterView) -> Vec<String> {
+    let links = view.fabric.links();
+    links
+        .filter(|(.., link)| link.kind == LinkKind::Cable && link.is_present())
+        .filter_map(|(id, ..)| view.fabric.cable_part(id))
+        .map(|part| part.to_string())
+        .collect()
+}
+
+/// LLDP-MIB of a switch of which one port has one neighbor.
+fn neighbour(port: &str, system: &str, their_port: &str) -> String {
+    let rem = "lldpRemIndex=\"1\",lldpRemLocalPortNum=\"5\",lldpRemTimeMark=\"0\"";
+    format!(
+        "ifHighSpeed{{ifName=\"{port}\"}} 400000\n\
+         lldpLocPortId{{lldpLocPortId=\"{port}\",lldpLocPortNum=\"5\"}} 1\n\
+         lldpRemChassisId{{lldpRemChassisId=\"{system}-id\",{rem}}} 1\n\
+         lldpRemPortId{{{rem},lldpRemPortId=\"{their_port}\"}} 1\n\
+         lldpRemSysName{{{rem},lldpRemSysName=\"{system}\"}} 1\n"
+    )
+}
+
+#[test]
+fn switches_that_hear_each_other_by_somebody_else_s_exporter_share_a_cable_and_a_moved_one_moves() {
+    let mapping = Mappings::default().by_kind("snmp_exporter").cloned();
+    let mapping = mapping.expect("built in");
+    let mut analyzer = Analyzer::default();
+    let mut cables = |seconds: u64, leaf: &str, spine: &str| {
+        let at = Timestamp(seconds * 1000);
+        for (switch, page) in [
+            ("leaf-01", neighbour(leaf, "spine-01", spine)),
+            ("spine-01", neighbour(spine, "leaf-01", leaf)),
+        ] {
+            let about = Subject::Switch(switch.parse().expect("name"));
+            let mut translator = Translator::new(mapping.clone(), Some(about));
+            for (subject, reading) in translator.translate(&page, at).readings {
+                analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
+            }
+        }
+        cables_of(&analyzer.tick(at))
+    };
+    assert_eq!(
+        cables(0, "Ethernet1/1", "Ethernet1/9"),
+        ["link/leaf-01[Ethernet1/1]"]
+    );
+    assert_eq!(
+        cables(5, "Ethernet1/2", "Ethernet1/10"),
+        ["link/leaf-01[Ethernet1/2]"]
+    );
+}
+
+/// Name of a switch, and two ports of it, each with the switch and the port at the other end.
+type SwitchOfTwo = (&'static str, [[&'static str; 3]; 2]);
+
+const TWO_LEAVES_AND_TWO_SPINES: [SwitchOfTwo; 4] = [
+    (
+        "leaf-01",
+        [
+            ["Eth1/9", "spine-01", "Eth1/1"],
+            ["Eth1/10", "spine-02", "Eth1/1"],
+        ],
+    ),
+    (
+        "leaf-02",
+        [
+            ["Eth1/9", "spine-01", "Eth1/2"],
+            ["Eth1/10", "spine-02", "Eth1/2"],
+        ],
+    ),
+    (
+        "spine-01",
+        [
+            ["Eth1/1", "leaf-01", "Eth1/9"],
+            ["Eth1/2", "leaf-02", "Eth1/9"],
+        ],
+    ),
+    (
+        "spine-02",
+        [
+            ["Eth1/1", "leaf-01", "Eth1/10"],
+            ["Eth1/2", "leaf-02", "Eth1/10"],
+        ],
+    ),
+];
+
+/// IF-MIB and LLDP-MIB of such a switch, with these ports down.
+fn two_ports((switch, ports): &SwitchOfTwo, down: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (number, [port, system, their_port]) in (1..).zip(ports) {
+        let is_up = !down.contains(&(switch, port));
+        let status = if is_up { 1 } else { 2 };
+        text += &format!(
+            "ifOperStatus{{ifName=\"{port}\"}} {status}\n\
+             ifHighSpeed{{ifName=\"{port}\"}} 200000\n\
+             lldpLocPortId{{lldpLocPortId=\"{port}\",lldpLocPortNum=\"{number}\"}} 1\n"
+        );
+        let rem =
+            format!("lldpRemIndex=\"1\",lldpRemLocalPortNum=\"{number}\",lldpRemTimeMark=\"0\"");
+        if is_up {
+            text += &format!(
+                "lldpRemChassisId{{lldpRemChassisId=\"{system}-id\",{rem}}} 1\n\
+                 lldpRemPortId{{{rem},lldpRemPortId=\"{their_port}\"}} 1\n\
+                 lldpRemSysName{{{rem},lldpRemSysName=\"{system}\"}} 1\n"
+            );
+        }
+    }
+    text
+}
+
+/// Scrapes a minute apart, each switch at another time, and the neighbors that both lose with the cable.
+#[test]
+fn a_cable_whose_ports_are_down_on_pages_of_a_minute_is_down() {
+    let mapping = Mappings::default().by_kind("snmp_exporter").cloned();
+    let mapping = mapping.expect("built in");
+    let mut translators = TWO_LEAVES_AND_TWO_SPINES.map(|(switch, _)| {
+        let about = Subject::Switch(switch.parse().expect("name"));
+        Translator::new(mapping.clone(), Some(about))
+    });
+    let mut analyzer = Analyzer::default();
+    for seconds in (0..600).step_by(5) {
+        let at = Timestamp(seconds * 1000);
+        let lost = [("leaf-01", "Eth1/10"), ("spine-02", "Eth1/1")];
+        let down = if seconds < 300 { &[] } else { &lost[..] };
+        let switches = TWO_LEAVES_AND_TWO_SPINES.iter().zip(&mut translators);
+        for (number, (switch, translator)) in (0..).zip(switches) {
+            if seconds % 60 != 15 * number {
+                continue;
+            }
+            let page = two_ports(switch, down);
+            for (subject, reading) in translator.translate(&page, at).readings {
+                analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
+            }
+        }
+        let view = analyzer.tick(at);
+        let of_view = view.incidents.iter();
+        let named: Vec<_> = of_view
+            .map(|one| format!("{} {}", one.class.name, one.root))
+            .collect();
+        match seconds {
+            ..300 => assert_eq!(named, Vec::<String>::new(), "{seconds} s"),
+            420.. => assert_eq!(named, ["uplink-down link/leaf-01[Eth1/10]"], "{seconds} s"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn cables_of_an_infiniband_subnet_are_those_that_its_exporter_lists() {
+    let mapping = Mappings::default().by_kind("infiniband_exporter").cloned();
+    let mut translator = Translator::new(mapping.expect("built in"), None);
+    let mut analyzer = Analyzer::default();
+    let at = Timestamp(1000);
+    let page = page("infiniband_exporter");
+    for (subject, reading) in translator.translate(&page, at).readings {
+        analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
+    }
+    let mut cables = cables_of(&analyzer.tick(at));
+    cables.sort();
+    assert_eq!(cables, ["link/leaf-01:33", "link/n1:mlx5_0/1"]);
+}
+
+/// Two leaves and two spines of an InfiniBand subnet as infiniband_exporter lists them, with these cables between them and a
+/// hundred others, and an HCA on the first leaf while it runs.
+fn subnet(cables: &[(&str, &str, &str, &str)], has_hca: bool) -> String {
+    let mut text = String::new();
+    for name in ["leaf-1", "leaf-2", "spine-1", "spine-2"] {
+        text += &format!("infiniband_switch_info{{guid=\"{name}\",switch=\"{name}\"}} 1\n");
+    }
+    let mut uplink = |near: &str, port: &str, far: &str, far_port: &str, kind: &str| {
+        text += &format!(
+            "infiniband_switch_uplink_info{{guid=\"{near}\",port=\"{port}\",switch=\"{near}\",uplink=\"{far}\",uplink_guid=\"{far}\",uplink_port=\"{far_port}\",uplink_type=\"{kind}\"}} 1\n"
+        );
+    };
+    for (a, a_port, b, b_port) in cables {
+        uplink(a, a_port, b, b_port, "SW");
+        uplink(b, b_port, a, a_port, "SW");
+    }
+    for port in (101..=200).map(|port| port.to_string()) {
+        uplink("leaf-2", &port, "spine-2", &port, "SW");
+        uplink("spine-2", &port, "leaf-2", &port, "SW");
+    }
+    if has_hca {
+        uplink("leaf-1", "1", "n1 mlx5_0", "1", "CA");
+        text += "infiniband_hca_info{guid=\"0x1\",hca=\"n1 mlx5_0\"} 1\n";
+    }
+    text
+}
+
+#[test]
+fn a_cable_between_switches_that_infiniband_exporter_no_longer_lists_is_down_until_it_is_listed_again()
+ {
+    let cables = [
+        ("leaf-1", "33", "spine-1", "1"),
+        ("leaf-1", "34", "spine-2", "1"),
+        ("leaf-2", "33", "spine-1", "2"),
+        ("leaf-2", "34", "spine-2", "2"),
+    ];
+    let mapping = Mappings::default().by_kind("infiniband_exporter").cloned();
+    let mut translator = Translator::new(mapping.expect("built in"), None);
+    let mut analyzer = Analyzer::default();
+    let mut incidents = |seconds: std::ops::Range<u64>, page: &str| {
+        let mut last = Vec::new();
+        for second in seconds.step_by(10) {
+            let at = Timestamp(second * 1000);
+            for (subject, reading) in translator.translate(page, at).readings {
+                analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
+            }
+            let view = analyzer.tick(at);
+            let of_view = view.incidents.iter();
+            last = of_view
+                .map(|one| format!("{} {}", one.class.name, one.root))
+                .collect();
+        }
+        last
+    };
+    let none = Vec::<String>::new();
+    let whole = subnet(&cables, true);
+    assert_eq!(incidents(0..60, &whole), none);
+    // A switch that does not answer a query lists nothing of its cables.
+    assert_eq!(incidents(60..80, &subnet(&cables[2..], true)), none);
+    assert_eq!(incidents(80..140, &whole), none);
+    let down = ["uplink-down link/leaf-1:33"];
+    assert_eq!(incidents(140..200, &subnet(&cables[1..], true)), down);
+    // Other HCAs on the list change what its lines mean, and the exporter may fail.
+    assert_eq!(incidents(200..230, &subnet(&cables[1..], false)), down);
+    let fails = "infiniband_exporter_collect_errors{collector=\"ibnetdiscover\"} 1\n";
+    assert_eq!(incidents(230..250, fails), down);
+    assert_eq!(incidents(250..300, &subnet(&cables[1..], false)), down);
+    assert_eq!(incidents(300..520, &whole), none);
+}
+
+/// node_exporter relates no interface to an RDMA device; the addresses in the names of interfaces are in the order of the devices.
+#[test]
+fn a_switch_that_names_interfaces_by_their_places_has_cables_to_rdma_devices() {
+    let mut analyzer = Analyzer::default();
+    let at = Timestamp(1000);
+    let mut node = String::new();
+    for (number, place) in [24, 64].into_iter().enumerate() {
+        node += &format!(
+            "node_infiniband_info{{device=\"mlx5_{number}\",board_id=\"b\",firmware_version=\"28\",hca_type=\"MT4129\"}} 1\n\
+             node_infiniband_state_id{{device=\"mlx5_{number}\",port=\"1\"}} 4\n\
+             node_infiniband_rate_bytes_per_second{{device=\"mlx5_{number}\",port=\"1\"}} 25000000000\n\
+             node_network_carrier{{device=\"enp{place}s0f0np0\"}} 1\n\
+             node_network_mtu_bytes{{device=\"enp{place}s0f0np0\"}} 9000\n\
+             node_network_speed_bytes{{device=\"enp{place}s0f0np0\"}} 25000000000\n"
+        );
+    }
+    let leaf = neighbour("Ethernet17/1", "n1", "enp64s0f0np0");
+    for (kind, about, text) in [
+        (
+            "node_exporter",
+            Subject::Node("n1".parse().expect("name")),
+            &node,
+        ),
+        (
+            "snmp_exporter",
+            Subject::Switch("leaf-01".parse().expect("name")),
+            &leaf,
+        ),
+    ] {
+        let mapping = Mappings::default().by_kind(kind).cloned();
+        let mut translator = Translator::new(mapping.expect("built in"), Some(about));
+        for (subject, reading) in translator.translate(text, at).readings {
+            analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
+        }
+    }
+    assert_eq!(cables_of(&analyzer.tick(at)), ["link/n1:mlx5_1/1"]);
+}
