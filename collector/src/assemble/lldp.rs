@@ -343,7 +343,7 @@ fn interfaces<'a>(history: &'a NodeHistory, ports: &[Port<'a>]) -> Interfaces<'a
             interfaces.insert(only.device, only.end);
         }
     }
-    // Where no exporter names the interface of a port, places and numbers may.
+    // Where no exporter relates interfaces to ports, PCI addresses and numbers in their names may.
     for (labels, _) in history.series(&NIC_CARRIER) {
         let Some(netdev) = labels.values().next() else {
             continue;

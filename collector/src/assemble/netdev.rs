@@ -49,7 +49,7 @@ pub(crate) fn is_without_rdma(history: &NodeHistory) -> bool {
     has(&GPU) && !has(&RDMA_PORT_UP)
 }
 
-/// The port of a fast interface of such a node: the device goes by the name of the interface.
+/// The port of a fast interface of such a node. The name of the interface takes the place of the device.
 pub(crate) fn port_without_rdma(history: &NodeHistory, netdev: &str) -> Option<RdmaPort> {
     let speed = history.value(&NIC_SPEED, &[netdev])?;
     let device = netdev.parse().ok()?;

@@ -41,8 +41,8 @@ pub(crate) fn any_is_busy(node: &NodeHistory) -> bool {
     })
 }
 
-/// From when on and until when one of a node's GPUs ran a job, as its newest reports have it; none if two of them have it idle.
-/// A single idle report is between two steps. One that was busy when it was last reported is still.
+/// Start and end of the time in which one of a node's GPUs was busy; none if its two newest samples are idle. A single idle sample
+/// falls between two steps. A GPU that is busy in its newest sample is busy until now.
 pub(crate) fn busy_span(node: &NodeHistory, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
     let spans = node.series(&GPU_UTILIZATION).filter_map(|(_, window)| {
         let mut was_idle = false;

@@ -56,7 +56,7 @@ pub(super) struct Row {
     pub(super) value: ValueRule,
     /// What becomes of values that fall on one series of ours.
     pub(super) combine: Combine,
-    /// Value of a series that an earlier exposition had and this one has not: some exporters list only what works.
+    /// Value of a series that was exported before and no longer is: some exporters list only what works.
     pub(super) absent: Option<f64>,
 }
 

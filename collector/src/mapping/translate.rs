@@ -20,14 +20,14 @@ type Fixed = foldhash::fast::FixedState;
 /// Maximum number of metric names that are stored for a target. Real exporters have less than 2,000.
 const NAMES_LIMIT: usize = 10_000;
 
-/// How long the value of a series is reported that is no longer exported, as long as a cable is remembered that is lost: then it was
-/// removed for good.
+/// How long the value of a series that is no longer exported is reported: as long as a lost cable is remembered. After that it counts
+/// as removed.
 const ABSENT_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
 
-/// Expositions one after the other from which a series must be missing: a device may not answer a single query.
+/// Number of consecutive expositions from which a series must be missing: a device may fail to answer one query.
 const ABSENT_EXPOSITIONS: u32 = 3;
 
-/// Most series that are remembered for that: ports of switches of 100,000 GPUs with some to spare.
+/// Maximum number of series that are remembered for that: switch ports of 100,000 GPUs, and more.
 const ABSENT_LIMIT: usize = 1 << 19;
 
 /// Labels of a series that stand elsewhere: in its name, or on a joined series.
@@ -115,7 +115,7 @@ struct Ours {
     expected: usize,
     /// When a sum lost a term. It is omitted then: a sum without a term is not a smaller sum.
     torn: Option<Timestamp>,
-    /// Its value while it is not exported, when it last was, and from how many expositions it is missing since.
+    /// Its value while it is not exported, when it was last exported, and the number of expositions without it since.
     absent: Option<f64>,
     seen: Option<Timestamp>,
     missed: u32,
@@ -188,7 +188,7 @@ impl Translator {
         }
     }
 
-    /// Forgets all but the series that have a value while they are not exported.
+    /// Forgets everything except series that have a value while they are not exported.
     fn forget(&mut self) {
         self.names.clear();
         self.lines.clear();
@@ -414,8 +414,8 @@ impl Translator {
         readings
     }
 
-    /// Adds what is not exported any more, of parts of which something else is. Called at the end of an exposition that was
-    /// read whole.
+    /// Adds the values of series that are no longer exported, if something else of their node or switch is. Called after an
+    /// exposition without errors.
     fn add_absent(&mut self, readings: &mut [(Subject, NodeReading)], at: Timestamp) {
         let places: HashMap<&Subject, usize, Fixed> = (0..)
             .zip(readings.iter())

@@ -22,7 +22,7 @@ pub use read::Rows;
 /// Series kept for one node. The full-profile scrape of an 8-GPU, 8-NIC node has 4,000 to 5,000; a
 /// scrape of more is some other exporter's or broken, and must not eat the collector's memory.
 pub const NODE_SERIES_LIMIT: usize = 20_000;
-/// A node that was not seen for so long reports nothing about now; half as long again if its scrapes are a minute apart.
+/// Age of the newest scrape above which a node is not evaluated; 1.5 times as much if its scrapes are a minute apart.
 pub const STALE_AFTER_SECONDS: f64 = 60.0;
 
 /// Age of the newest data, in intervals of its source, above which a state is unknown.

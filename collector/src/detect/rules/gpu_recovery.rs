@@ -49,7 +49,7 @@ const OTHER: Action = Action {
 struct Action {
     class: &'static Class,
     what: &'static str,
-    /// An XID may say that this is about the GPU's NVLinks.
+    /// The action may concern NVLinks: an XID shows whether it does.
     ends_peer_traffic: bool,
 }
 
@@ -63,7 +63,7 @@ fn number(value: f64) -> Option<u8> {
 struct GpuRecovery {
     /// Rests on the recovery actions of the node's GPUs.
     kept: Kept<u64, Vec<(GpuIndex, u8)>>,
-    /// Those whose NVLinks an XID has named since they asked. Later XIDs may follow from it.
+    /// GPUs that an XID of NVLinks was reported for while the action is requested. Later XIDs may be its consequences.
     of_nvlink: BTreeSet<(NodeName, GpuIndex)>,
 }
 

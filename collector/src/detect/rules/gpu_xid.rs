@@ -17,7 +17,7 @@ use crate::detect::registry::{Rule, Threshold};
 use crate::store::{NodeHistory, Window};
 use catalogue::{CATALOGUE, Xid};
 
-/// Whether the driver has lately reported an XID of the NVLinks of a GPU, or that was its last one.
+/// Whether the last XID of a GPU, or one of the last minutes, is about its NVLinks.
 pub(super) fn has_nvlink_xid(history: &NodeHistory, gpu: GpuIndex) -> bool {
     let of_nvlink = |xid: f64| catalogue::find(xid).is_some_and(|row| row.class == &NVLINK_ERRORS);
     let last = history.value(&GPU_LAST_XID, &[&gpu.to_string()]);

@@ -331,7 +331,7 @@ fn slow_processors(view: &View<'_>, out: &mut Vec<Evidence>) {
         let (since, until) = if has_gpus {
             gpus::busy_span(history, view.now)?
         } else {
-            // Its GPUs may be told later than its CPUs.
+            // Its GPUs may be reported later than its CPUs.
             let begun = window.told().last().map(|(at, _)| at)?;
             (begun, view.now)
         };

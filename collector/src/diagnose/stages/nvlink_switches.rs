@@ -14,7 +14,7 @@ use crate::store::History;
 /// Most time between the first errors of a GPU and of the port at the other end: counters of both are evaluated over minutes.
 pub(crate) const TOGETHER_SECONDS: f64 = 120.0;
 
-/// How a GPU may belong to a port.
+/// Why the errors of a port may be those of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bond {
     /// They were joined before.
@@ -23,8 +23,8 @@ pub(crate) enum Bond {
     BeganTogether,
 }
 
-/// Moves what ports of NVLink switches report to the GPU whose NVLinks they serve: the one that they were joined with before, or that
-/// alone has a bond with them.
+/// Moves what ports of NVLink switches report to the GPU whose NVLinks they serve: the one that a port was joined with before, else the
+/// only one whose errors began with those of the port.
 pub(crate) fn join(
     fabric: &Fabric,
     history: &History,

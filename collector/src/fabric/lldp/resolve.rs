@@ -325,7 +325,7 @@ fn is_management(port: PortWord<'_>, words: &[&[&str]]) -> bool {
     let digits_at = name.find(|char: char| char.is_ascii_digit());
     let stem = digits_at.map_or("", |at| name[..at].trim_end_matches('-'));
     let is_word = |word: &&str| word.eq_ignore_ascii_case(stem);
-    // `eth0` is one, `Eth1/9` is a port of a switch.
+    // `eth0` is a management port, `Eth1/9` a port of the front panel.
     let words = if name.contains('/') {
         &words[..1]
     } else {

@@ -46,8 +46,7 @@ impl NodeHistory {
         self.voices.iter().map(|voice| voice.axis.heard()).max()
     }
 
-    /// Whether the node was seen lately enough to report something about now. Of a source that is scraped once a minute, the
-    /// newest scrape may be half as old again.
+    /// Whether the newest scrape is recent enough to describe the present: 60 s, or 90 s of a source that is scraped once a minute.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
         self.voices.iter().any(|Voice { axis, .. }| {
             let age = now.seconds_since(axis.heard());

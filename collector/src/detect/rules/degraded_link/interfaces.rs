@@ -1,5 +1,5 @@
-//! Network interfaces whose link went down, or is slower than on other nodes, on GPU nodes that report no state of RDMA ports: instances of clouds, and nodes of
-//! which no exporter reads `/sys/class/infiniband`.
+//! Network interfaces whose link went down, or is slower than on other nodes. Only on GPU nodes that report no state of RDMA ports:
+//! instances of clouds, and nodes of which no exporter reads `/sys/class/infiniband`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::detect::peers::norm;
 use crate::detect::registry::Threshold;
 use crate::store::NodeHistory;
 
-/// The slowest that counts.
+/// The slowest interface that counts, as a threshold.
 pub(super) fn slowest() -> Threshold {
     Threshold::new(
         "slowest interface of a node without RDMA ports that counts",
@@ -67,7 +67,7 @@ impl FallenInterfaces {
         }
     }
 
-    /// Those that are up and slower than on most nodes.
+    /// Interfaces that are up and slower than on most nodes.
     pub(super) fn find_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut speeds: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
         let nodes = view.history.fresh_nodes(view.now);

@@ -1,5 +1,5 @@
-//! Whether the GPUs beside one that does more wait for it. A rank that waits in a collective spins in its kernel, so that the
-//! driver reports it as utilized. GPUs that are idle for as much of the time as they do less have less to do.
+//! Whether the other GPUs wait for a GPU that works for longer. The driver reports a rank that waits in a collective as utilized,
+//! because its kernel spins. GPUs that are idle for as much of the time as they work less have less work.
 
 use railscope_model::metric::GPU_UTILIZATION;
 
@@ -7,27 +7,27 @@ use crate::detect::gpus::Listed;
 use crate::detect::peers::median;
 use crate::detect::registry::Threshold;
 
-/// Utilization from which a GPU has hardly any idle time.
+/// Utilization from which a GPU is hardly ever idle.
 const UTILIZED: f64 = 0.9;
-/// Share of the excess that the excess of the utilization must reach: half way between GPUs that wait, which are utilized alike,
-/// and GPUs that have less to do.
+/// Difference in utilization, as a share of the difference in work: half way between GPUs that wait, which are utilized as much,
+/// and GPUs that have less work.
 const SHARE: f64 = 0.5;
-/// And beyond what chance makes of a few samples of whole percents.
+/// Least difference in utilization: a mean of a few samples, each a whole percent, is no more exact.
 const LEAST: f64 = 0.05;
-/// The time over which utilization is compared: the driver samples the newest second or less.
+/// Time over which utilization is compared: a sample of the driver covers a second or less.
 const SECONDS: f64 = 60.0;
 
 /// The numbers.
 pub(super) fn thresholds() -> [Threshold; 4] {
     [
         Threshold::new(
-            "mean utilization of the other GPUs, below which they may have less to do",
+            "mean utilization of the other GPUs, below which they may have less work",
             UTILIZED,
             "ratio",
             "a rank that waits in a collective is utilized (a choice)",
         ),
         Threshold::new(
-            "excess of its own utilization over theirs, in its excess, from which they have",
+            "difference in utilization from which they do, as a share of the difference in work",
             SHARE,
             "ratio",
             "half way between waiting and idle GPUs (a choice)",
@@ -36,7 +36,7 @@ pub(super) fn thresholds() -> [Threshold; 4] {
             "and at least",
             LEAST,
             "ratio",
-            "a mean of a few samples of whole percents (a choice)",
+            "a mean of a few samples, each a whole percent, is no more exact (a choice)",
         ),
         Threshold::new(
             "over the last",
@@ -47,7 +47,7 @@ pub(super) fn thresholds() -> [Threshold; 4] {
     ]
 }
 
-/// Whether the other GPUs of its node and job are idle for as much of the time as this GPU exceeds them by `excess`.
+/// Whether a GPU that works longer than the others of its node and job, by this share, has more work: they are idle meanwhile.
 pub(super) fn has_more_to_do(gpu: &Listed<'_>, cohorts: &[Vec<Listed<'_>>], excess: f64) -> bool {
     let is_it = |one: &Listed<'_>| one.node == gpu.node && one.index == gpu.index;
     let Some(cohort) = cohorts.iter().find(|cohort| cohort.iter().any(is_it)) else {
