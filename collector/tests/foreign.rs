@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use expect_test::expect_file;
-use railscope_collector::analyzer::Analyzer;
+use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::mapping::{Mappings, Recognised, Translation, Translator};
 use railscope_collector::store::source_id::{Speaker, Subject};
 use railscope_model::fabric::Timestamp;
@@ -118,6 +118,21 @@ fn a_page_that_was_recorded_on_h100s_is_read_whole() {
     assert!(text.contains("pci=\"0000:ca:00.0\""), "{text}");
 }
 
+/// Ingests what a target's exposition became.
+pub(crate) fn take_up(analyzer: &mut Analyzer, read: Translation, at: Timestamp) {
+    for (subject, reading) in read.readings {
+        analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
+    }
+}
+
+/// Class and root of each incident.
+pub(crate) fn named(view: &ClusterView) -> Vec<String> {
+    let incidents = view.incidents.iter();
+    incidents
+        .map(|one| format!("{} {}", one.class.name, one.root))
+        .collect()
+}
+
 /// An exposition of a node's exporter: whether the node has the fault.
 type PageOf = fn(bool) -> String;
 
@@ -207,15 +222,9 @@ fn incidents(kind: &str, page: PageOf, is_faulty: bool) -> Vec<String> {
             let text = page(is_faulty && number == 3);
             let read = translator.translate(&text, at);
             assert_eq!(read.unfit, None, "{text}");
-            for (subject, reading) in read.readings {
-                analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
-            }
+            take_up(&mut analyzer, read, at);
         }
-        let view = analyzer.tick(at);
-        let of_view = view.incidents.iter();
-        last = of_view
-            .map(|incident| format!("{} {}", incident.class.name, incident.root))
-            .collect();
+        last = named(&analyzer.tick(at));
     }
     last
 }

@@ -2,10 +2,10 @@
 
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::mapping::{Mappings, Translator};
-use railscope_collector::store::source_id::{Speaker, Subject};
+use railscope_collector::store::source_id::Subject;
 use railscope_model::fabric::{LinkKind, Timestamp};
 
-use crate::foreign::page;
+use crate::foreign::{named, page, take_up};
 
 /// The cables of a graph, by name.
 fn cables_of(view: &ClusterView) -> Vec<String> {
@@ -18,7 +18,7 @@ fn cables_of(view: &ClusterView) -> Vec<String> {
 }
 
 /// LLDP-MIB of a switch of which one port has one neighbor.
-fn neighbour(port: &str, system: &str, their_port: &str) -> String {
+fn neighbor(port: &str, system: &str, their_port: &str) -> String {
     let rem = "lldpRemIndex=\"1\",lldpRemLocalPortNum=\"5\",lldpRemTimeMark=\"0\"";
     format!(
         "ifHighSpeed{{ifName=\"{port}\"}} 400000\n\
@@ -37,14 +37,12 @@ fn switches_that_hear_each_other_by_somebody_else_s_exporter_share_a_cable_and_a
     let mut cables = |seconds: u64, leaf: &str, spine: &str| {
         let at = Timestamp(seconds * 1000);
         for (switch, page) in [
-            ("leaf-01", neighbour(leaf, "spine-01", spine)),
-            ("spine-01", neighbour(spine, "leaf-01", leaf)),
+            ("leaf-01", neighbor(leaf, "spine-01", spine)),
+            ("spine-01", neighbor(spine, "leaf-01", leaf)),
         ] {
             let about = Subject::Switch(switch.parse().expect("name"));
             let mut translator = Translator::new(mapping.clone(), Some(about));
-            for (subject, reading) in translator.translate(&page, at).readings {
-                analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
-            }
+            take_up(&mut analyzer, translator.translate(&page, at), at);
         }
         cables_of(&analyzer.tick(at))
     };
@@ -136,15 +134,9 @@ fn a_cable_whose_ports_are_down_on_pages_of_a_minute_is_down() {
                 continue;
             }
             let page = two_ports(switch, down);
-            for (subject, reading) in translator.translate(&page, at).readings {
-                analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
-            }
+            take_up(&mut analyzer, translator.translate(&page, at), at);
         }
-        let view = analyzer.tick(at);
-        let of_view = view.incidents.iter();
-        let named: Vec<_> = of_view
-            .map(|one| format!("{} {}", one.class.name, one.root))
-            .collect();
+        let named = named(&analyzer.tick(at));
         match seconds {
             ..300 => assert_eq!(named, Vec::<String>::new(), "{seconds} s"),
             420.. => assert_eq!(named, ["uplink-down link/leaf-01[Eth1/10]"], "{seconds} s"),
@@ -160,9 +152,7 @@ fn cables_of_an_infiniband_subnet_are_those_that_its_exporter_lists() {
     let mut analyzer = Analyzer::default();
     let at = Timestamp(1000);
     let page = page("infiniband_exporter");
-    for (subject, reading) in translator.translate(&page, at).readings {
-        analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
-    }
+    take_up(&mut analyzer, translator.translate(&page, at), at);
     let mut cables = cables_of(&analyzer.tick(at));
     cables.sort();
     assert_eq!(cables, ["link/leaf-01:33", "link/n1:mlx5_0/1"]);
@@ -211,14 +201,8 @@ fn a_cable_between_switches_that_infiniband_exporter_no_longer_lists_is_down_unt
         let mut last = Vec::new();
         for second in seconds.step_by(10) {
             let at = Timestamp(second * 1000);
-            for (subject, reading) in translator.translate(page, at).readings {
-                analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
-            }
-            let view = analyzer.tick(at);
-            let of_view = view.incidents.iter();
-            last = of_view
-                .map(|one| format!("{} {}", one.class.name, one.root))
-                .collect();
+            take_up(&mut analyzer, translator.translate(page, at), at);
+            last = named(&analyzer.tick(at));
         }
         last
     };
@@ -254,7 +238,7 @@ fn a_switch_that_names_interfaces_by_their_places_has_cables_to_rdma_devices() {
              node_network_speed_bytes{{device=\"enp{place}s0f0np0\"}} 25000000000\n"
         );
     }
-    let leaf = neighbour("Ethernet17/1", "n1", "enp64s0f0np0");
+    let leaf = neighbor("Ethernet17/1", "n1", "enp64s0f0np0");
     for (kind, about, text) in [
         (
             "node_exporter",
@@ -269,9 +253,7 @@ fn a_switch_that_names_interfaces_by_their_places_has_cables_to_rdma_devices() {
     ] {
         let mapping = Mappings::default().by_kind(kind).cloned();
         let mut translator = Translator::new(mapping.expect("built in"), Some(about));
-        for (subject, reading) in translator.translate(text, at).readings {
-            analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
-        }
+        take_up(&mut analyzer, translator.translate(text, at), at);
     }
     assert_eq!(cables_of(&analyzer.tick(at)), ["link/n1:mlx5_1/1"]);
 }

@@ -321,7 +321,7 @@ impl Tracker {
         });
     }
 
-    /// Why the errors of a port of an NVLink switch may be those of a GPU; none if nothing speaks for it.
+    /// Why the errors of a port of an NVLink switch may be those of a GPU; none if there is no reason.
     fn bond(&self, gpu: &Part, port: &Part, now: Timestamp) -> Option<Bond> {
         let since = |part| self.suspects.get(part).map_or(now, |known| known.since);
         let [of_gpu, of_port] = [since(gpu), since(port)];

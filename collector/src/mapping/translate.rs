@@ -103,7 +103,7 @@ struct Place {
 }
 
 /// One series of ours.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Ours {
     subject: usize,
     metric: &'static Metric,
@@ -167,10 +167,8 @@ impl Translator {
                 break;
             }
         }
-        out.readings = self.readings(at);
-        if out.counts.errors.is_empty() && out.counts.over_limit == 0 {
-            self.add_absent(&mut out.readings, at);
-        }
+        let is_whole = out.counts.errors.is_empty() && out.counts.over_limit == 0;
+        out.readings = self.readings(at, is_whole);
         // Series with ever-changing labels must not accumulate, nor displace others.
         let is_full = out.counts.over_limit > 0 || self.names.len() >= NAMES_LIMIT;
         if is_full || self.lines.len() > 4 * samples + 64 {
@@ -392,8 +390,8 @@ impl Translator {
         })
     }
 
-    /// Ends a scrape: the readings of what it reported.
-    fn readings(&mut self, at: Timestamp) -> Vec<(Subject, NodeReading)> {
+    /// Ends a scrape: the readings of what it reported, and if it was read whole, of what it lacks.
+    fn readings(&mut self, at: Timestamp, is_whole: bool) -> Vec<(Subject, NodeReading)> {
         let mut readings: Vec<_> = self
             .subjects
             .iter()
@@ -410,33 +408,31 @@ impl Translator {
                     .push(ours.metric, &ours.labels, ours.value);
             }
         }
+        if is_whole && self.series.iter().any(|ours| ours.absent.is_some()) {
+            self.add_absent(&mut readings, at);
+        }
         readings.retain(|(_, reading)| !reading.samples().is_empty());
         readings
     }
 
-    /// Adds the values of series that are no longer exported, if something else of their node or switch is. Called after an
-    /// exposition without errors.
+    /// Adds the values of series that are no longer exported, if something else of their node or switch is. `readings`: those of
+    /// all subjects, in their order.
     fn add_absent(&mut self, readings: &mut [(Subject, NodeReading)], at: Timestamp) {
-        let places: HashMap<&Subject, usize, Fixed> = (0..)
-            .zip(readings.iter())
-            .map(|(place, (subject, _))| (subject, place))
-            .collect();
-        let places: Vec<Option<usize>> = self
-            .subjects
+        let is_there: Vec<bool> = readings
             .iter()
-            .map(|subject| places.get(subject).copied())
+            .map(|(_, reading)| !reading.samples().is_empty())
             .collect();
-        for ours in &mut self.series {
-            let (Some(value), Some(seen), Some(place)) =
-                (ours.absent, ours.seen, places[ours.subject])
-            else {
+        for ours in self.series.iter_mut().filter(|ours| is_there[ours.subject]) {
+            let (Some(value), Some(seen)) = (ours.absent, ours.seen) else {
                 continue;
             };
             let away = at.seconds_since(seen);
             if away > 0.0 && away <= ABSENT_KEPT_SECONDS {
                 ours.missed = ours.missed.saturating_add(1);
                 if ours.missed >= ABSENT_EXPOSITIONS {
-                    readings[place].1.push(ours.metric, &ours.labels, value);
+                    readings[ours.subject]
+                        .1
+                        .push(ours.metric, &ours.labels, value);
                 }
             }
         }
