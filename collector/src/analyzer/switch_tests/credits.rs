@@ -188,3 +188,35 @@ fn a_host_that_receives_nothing_is_named_only_where_its_port_waits_all_the_time(
     assert!(!named(2e7));
     assert!(named(5e8));
 }
+
+/// Storage that many read, or a job that gathers at some ranks: several hosts do not break in the same seconds.
+#[test]
+fn hosts_that_are_waited_for_from_the_same_seconds_on_are_not_named() {
+    let named = |second_begins: i32| {
+        let (mut lab, mut detector) = (leaves(), slow_receiver::build());
+        for host in 0..12_u16 {
+            lab.host(&format!("n{host}"), ("a", 10 + host));
+        }
+        let mut named = std::collections::BTreeSet::new();
+        for round in 0..24 {
+            for host in 0..12_u16 {
+                let waits = match host {
+                    0 if round >= 8 => 1e7,
+                    1 if round >= second_begins => 9e6,
+                    _ => 0.0,
+                };
+                let port = (10 + host).to_string();
+                lab.add("a", &SWITCH_PORT_TRANSMIT_WAIT, &[&port], waits);
+                lab.add("a", &SWITCH_PORT_TRANSMIT_BYTES, &[&port], 1e11);
+            }
+            lab.read();
+            let mut out = Vec::new();
+            detector.observe(&lab.view(), &mut out);
+            named.extend(out.iter().map(|own| own.part.to_string()));
+        }
+        named.into_iter().collect::<Vec<_>>()
+    };
+    assert!(named(8).is_empty(), "{:?}", named(8));
+    assert_eq!(named(99), ["nic/n0:mlx5_0"]);
+    assert_eq!(named(14), ["nic/n0:mlx5_0", "nic/n1:mlx5_0"]);
+}

@@ -5,6 +5,7 @@
 //! but only the root back-pressures its own switch: a host that sends pause is the root.
 
 mod credits;
+mod onsets;
 mod own_past;
 mod paused_ports;
 pub(super) mod pauses;
@@ -196,7 +197,7 @@ impl Detector for SlowReceiver {
         };
         let slow = || {
             let own = numbers().into_iter().chain(pauses::numbers());
-            let own = own.chain(own_past::numbers());
+            let own = own.chain(own_past::numbers()).chain(onsets::numbers());
             peers().chain(own).chain(numbers_of_jobs()).collect()
         };
         let stuck = [

@@ -12,6 +12,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
+use super::onsets::Onsets;
 use super::own_past::{BackPressure, OwnPast, WAIT_WITHOUT_PAST};
 use super::{
     ABOVE_PEERS, BUSY, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE, MOST_TICKS,
@@ -118,6 +119,7 @@ pub(super) struct Credits {
     /// NICs that their switches wait for, with what they received before that, if it is known.
     before_wait: BTreeMap<Part, Option<Received>>,
     past: OwnPast,
+    onsets: Onsets,
 }
 
 impl Credits {
@@ -130,6 +132,7 @@ impl Credits {
             before: BeforeNics::default(),
             before_wait: BTreeMap::new(),
             past: OwnPast::default(),
+            onsets: Onsets::default(),
         }
     }
 
@@ -146,21 +149,16 @@ impl Credits {
             before,
             before_wait,
             past,
+            onsets,
         } = self;
         let rates = before.waits(view, counts);
         let usual = median(rates.iter().map(|own| own.ticks)).unwrap_or(0.0);
-        let ticks = rates
-            .iter()
-            .filter_map(|own| Some((&job_of(view, own.port.0)?.name, own.ticks)));
-        let in_job = grouped(ticks).into_iter();
-        let in_job: HashMap<_, _, FixedState> = in_job
-            .map(|(job, ticks)| (job, lower_median(ticks)))
-            .collect();
+        let in_job = usual_in_job(view, &rates);
         let enough = rates.len() >= MIN_PEERS;
         let far =
             |own: &&Waits<'_>| enough && own.ticks > MIN_TICKS && own.ticks > ABOVE_PEERS * usual;
         let far_in_job = |own: &&Waits<'_>| {
-            let usual = job_of(view, own.port.0).and_then(|job| in_job.get(&&job.name));
+            let usual = job_of(view, own.port.0).and_then(|job| in_job.get(&job.name));
             usual.is_none_or(|usual| own.ticks > ABOVE_PEERS * usual)
         };
         // Evaluated only where one waits.
@@ -210,7 +208,9 @@ impl Credits {
                 )
         };
         let slow = waiting.iter().filter(is_slow).filter(|own| is_new(own));
-        slow.filter_map(|own| before.holds(view, own, usual))
+        let alone = onsets.alone(view, slow.copied().collect()).into_iter();
+        alone
+            .filter_map(|own| before.holds(view, own, usual))
             .collect()
     }
 }
@@ -219,14 +219,14 @@ impl Credits {
 pub(super) struct Waits<'a> {
     port: &'a (PartId, usize, u16),
     /// What it waits, ticks a second.
-    ticks: f64,
-    wait: Window<'a>,
+    pub(super) ticks: f64,
+    pub(super) wait: Window<'a>,
     /// Bytes that it sends.
     bytes: Option<Window<'a>>,
 }
 
 impl Waits<'_> {
-    fn nic<'v>(&self, view: &'v View<'_>) -> &'v Part {
+    pub(super) fn nic<'v>(&self, view: &'v View<'_>) -> &'v Part {
         &view.fabric.vertex(self.port.0).part
     }
 
@@ -395,6 +395,16 @@ fn beside<'a>(view: &View<'a>, nic: PartId) -> (Option<&'a JobName>, Option<&'a 
         Some(job) => (Some(&job.name), None),
         None => (None, view.fabric.vertex(nic).part.node()),
     }
+}
+
+/// What the switches of most NICs of each job wait, ticks a second.
+fn usual_in_job<'a>(view: &View<'a>, rates: &[Waits<'_>]) -> HashMap<&'a JobName, f64, FixedState> {
+    let ticks = rates
+        .iter()
+        .filter_map(|own| Some((&job_of(view, own.port.0)?.name, own.ticks)));
+    let jobs = grouped(ticks).into_iter();
+    jobs.map(|(job, ticks)| (job, lower_median(ticks)))
+        .collect()
 }
 
 fn grouped<K: Hash + Eq>(
