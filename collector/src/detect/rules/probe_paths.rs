@@ -50,6 +50,9 @@ const SUSPICIOUS_NATS_OF_LEAF: f64 = 6.0;
 /// by kind of flow, so that the sum of all may exceed it by less than they do. Chance alone exceeds it at one place in 90,000, and
 /// 6 nats at one in 3,700: at 27 NICs of 100,000.
 const SUSPICIOUS_NATS_OF_NODE: f64 = 9.0;
+/// Flows that are explained together; those at the leaves with the largest excess come first. A leaf of 32 NICs with 32 flows each
+/// has 2,000, with those of others to it. More are hit only where much is wrong at once, and the worst is mended first.
+const MOST_FLOWS: usize = 100_000;
 /// Minimum time between hits: when a fabric reroutes, it loses packets briefly, and scrapes
 /// see that at different times.
 const APART_SECONDS: f64 = 15.0;

@@ -1,8 +1,9 @@
 //! Flows of probes as exporters count them: found once, and counted over scrapes on which both of their ends were
 //! there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use foldhash::fast::FixedState;
 use railscope_model::fabric::{PartId, Timestamp};
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::label;
@@ -62,6 +63,13 @@ pub(super) fn by_pair<'a, 'b>(
     counted.chunk_by(|a, b| a.row.ends == b.row.ends)
 }
 
+/// The flows of each NIC that sends, which are side by side.
+pub(super) fn by_sender<'a, 'b>(
+    counted: &'b [Counted<'a>],
+) -> impl Iterator<Item = &'b [Counted<'a>]> {
+    counted.chunk_by(|a, b| a.row.ends[0] == b.row.ends[0])
+}
+
 /// Probes of a flow that were lost, or slow.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Hits {
@@ -97,7 +105,7 @@ impl Flows {
     /// What every flow met lately.
     pub(super) fn count<'a>(&'a self, view: &View<'a>) -> Vec<Counted<'a>> {
         let all = view.history.nodes();
-        let spans: BTreeMap<&NodeName, Span> = all
+        let spans: HashMap<&NodeName, Span, FixedState> = all
             .filter_map(|(node, history)| Some((node, Span::of(history)?)))
             .collect();
         let mut counted = Vec::new();

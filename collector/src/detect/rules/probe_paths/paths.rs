@@ -75,6 +75,11 @@ impl Ways {
             .or_insert_with(|| find_end(fabric, nic))
     }
 
+    /// The leaf of a NIC, or the NIC itself where its leaf is not known.
+    pub(super) fn leaf(&mut self, fabric: &Fabric, nic: PartId) -> PartId {
+        self.end(fabric, nic).leaf.unwrap_or(nic)
+    }
+
     /// Cached position of a NIC.
     pub(super) fn known_end(&self, nic: PartId) -> Option<End> {
         self.ends.get(&nic).copied()

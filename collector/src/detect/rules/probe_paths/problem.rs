@@ -1,13 +1,13 @@
 //! Flows and paths -> the parts that tomography distinguishes, with numbers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{LinkId, PartId};
 
-use super::flows::{Counted, Hits, by_pair};
+use super::flows::{Counted, Hits, by_pair, by_sender};
 use super::{
-    LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE, MOST_USUAL,
+    LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE, MOST_FLOWS, MOST_USUAL,
     SUSPICIOUS_NATS_OF_LEAF, SUSPICIOUS_NATS_OF_NODE,
 };
 use crate::detect::detector::View;
@@ -96,7 +96,7 @@ struct Poser<'a, 'b> {
     ways: &'b mut Ways,
     signal: Signal,
     /// Hosts of which several NICs are probed: others are their NIC's edge.
-    hosts: BTreeSet<PartId>,
+    hosts: HashSet<PartId, FixedState>,
     numbers: HashMap<Suspect, u32, FixedState>,
     suspects: Vec<Suspect>,
     sets: Vec<Vec<(u32, f64)>>,
@@ -173,15 +173,16 @@ fn distinct(one: Option<PartId>, other: Option<PartId>) -> impl Iterator<Item = 
     one.into_iter().chain(other.filter(|_| one != other))
 }
 
-/// Where something may be wrong: leaves at which probes are hit more than is usual, or at whose NICs or hosts they are. What is
-/// wrong with a component between leaves shows at them. A NIC whose leaf is not known counts by itself.
-pub(super) fn suspicious(
+/// Where something may be wrong: leaves at which probes are hit more than is usual, or at whose NICs or hosts they are, with the
+/// largest such excess in nats. What is wrong with a component between leaves shows at them. A NIC whose leaf is not known counts
+/// by itself.
+fn suspicious(
     view: &View<'_>,
     ways: &mut Ways,
     counted: &[Counted<'_>],
     signal: Signal,
     usual: Usual,
-) -> BTreeSet<PartId> {
+) -> HashMap<PartId, f64, FixedState> {
     let mut sums: HashMap<Place, Sum, FixedState> = HashMap::default();
     for flows in by_pair(counted) {
         let nics = flows[0].row.ends;
@@ -194,18 +195,52 @@ pub(super) fn suspicious(
         }
     }
     sums.retain(|place, sum| sum.excess_nats() >= place.suspicious_nats());
+    let mut leaves = HashMap::default();
     if sums.is_empty() {
-        return BTreeSet::new();
+        return leaves;
     }
-    let nics: BTreeSet<PartId> = by_pair(counted)
-        .flat_map(|flows| flows[0].row.ends)
-        .collect();
-    let ends = nics
-        .into_iter()
-        .map(|nic| (nic, ways.end(view.fabric, nic)));
-    ends.filter(|(nic, end)| Place::at(*nic, end).any(|place| sums.contains_key(&place)))
-        .map(|(nic, end)| end.leaf.unwrap_or(nic))
-        .collect()
+    for nic in by_pair(counted).flat_map(|flows| flows[0].row.ends) {
+        let end = ways.end(view.fabric, nic);
+        let excesses = Place::at(nic, &end).filter_map(|place| sums.get(&place));
+        if let Some(most) = excesses.map(|sum| sum.excess_nats()).reduce(f64::max) {
+            let known = leaves.entry(end.leaf.unwrap_or(nic)).or_insert(most);
+            *known = f64::max(*known, most);
+        }
+    }
+    leaves
+}
+
+/// Of such leaves those with the largest excess, as many as have [`MOST_FLOWS`] flows together, and at least one.
+fn worst(
+    view: &View<'_>,
+    ways: &mut Ways,
+    counted: &[Counted<'_>],
+    leaves: HashMap<PartId, f64, FixedState>,
+) -> HashSet<PartId, FixedState> {
+    let mut flows: HashMap<PartId, usize, FixedState> = HashMap::default();
+    for of_pair in by_pair(counted) {
+        let leaf = of_pair[0].row.ends.map(|nic| ways.leaf(view.fabric, nic));
+        for leaf in distinct(Some(leaf[0]), Some(leaf[1])).filter(|leaf| leaves.contains_key(leaf))
+        {
+            *flows.entry(leaf).or_default() += of_pair.len();
+        }
+    }
+    let flows_at = |(leaf, nats)| (leaf, nats, flows[&leaf]);
+    as_many_as_fit(leaves.into_iter().map(flows_at).collect(), MOST_FLOWS).collect()
+}
+
+/// Those with the largest excess, as many as have so many flows together, and at least one. `leaves`: excess in nats, and flows.
+fn as_many_as_fit<T: Ord>(
+    mut leaves: Vec<(T, f64, usize)>,
+    most_flows: usize,
+) -> impl Iterator<Item = T> {
+    leaves.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let mut sum = 0;
+    leaves.into_iter().map_while(move |(leaf, _, flows)| {
+        let is_first = sum == 0;
+        sum += flows;
+        (is_first || sum <= most_flows).then_some(leaf)
+    })
 }
 
 /// What the flows at suspicious leaves show of a signal; none if no leaf is. Flows of a kind most of which
@@ -222,6 +257,7 @@ pub(super) fn pose<'a>(
     if leaves.is_empty() {
         return None;
     }
+    let leaves = worst(view, ways, counted, leaves);
     let mut poser = Poser {
         view,
         hosts: hosts(view, ways, counted),
@@ -233,14 +269,21 @@ pub(super) fn pose<'a>(
         by_pair: HashMap::default(),
     };
     let mut posed = (Vec::new(), Vec::new());
-    for one in counted {
-        let ends = one.row.ends.map(|nic| poser.ways.end(view.fabric, nic));
-        let base = usual[kind(one, &ends)];
-        let mut places = one.row.ends.iter().zip(&ends);
-        let is_near = places.any(|(nic, end)| leaves.contains(&end.leaf.unwrap_or(*nic)));
-        if is_near && base <= MOST_USUAL && signal.probes(one) > 0.0 {
-            posed.0.push(poser.flow(one, ends, base));
-            posed.1.push(one);
+    for flows in by_pair(counted) {
+        let nics = flows[0].row.ends;
+        let ends = nics.map(|nic| poser.ways.end(view.fabric, nic));
+        let mut at = nics
+            .map(|nic| poser.ways.leaf(view.fabric, nic))
+            .into_iter();
+        if !at.any(|leaf| leaves.contains(&leaf)) {
+            continue;
+        }
+        for one in flows {
+            let base = usual[kind(one, &ends)];
+            if base <= MOST_USUAL && signal.probes(one) > 0.0 {
+                posed.0.push(poser.flow(one, ends, base));
+                posed.1.push(one);
+            }
         }
     }
     let (flows, counted) = posed;
@@ -273,36 +316,42 @@ fn kind(one: &Counted<'_>, ends: &[End; 2]) -> usize {
 
 /// That of these flows.
 fn usual(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>], signal: Signal) -> Usual {
-    let mut sources: [BTreeMap<PartId, (f64, f64)>; 4] = Default::default();
+    // Those with probes.
+    let mut sources: [Vec<(f64, f64)>; 4] = Default::default();
     let mut single: [Vec<(f64, f64)>; 4] = Default::default();
-    for flows in by_pair(counted) {
-        let nics = flows[0].row.ends;
-        let ends = nics.map(|nic| ways.end(view.fabric, nic));
-        for one in flows {
-            let (kind, probes, hits) =
-                (kind(one, &ends), signal.probes(one), signal.hits(one).count);
-            let sums = sources[kind].entry(nics[0]).or_default();
-            sums.0 += probes;
-            sums.1 += hits;
-            single[kind].push((probes, hits));
+    for of_sender in by_sender(counted) {
+        let mut sums = [(0.0, 0.0); 4];
+        for flows in by_pair(of_sender) {
+            let ends = flows[0].row.ends.map(|nic| ways.end(view.fabric, nic));
+            for one in flows {
+                let kind = kind(one, &ends);
+                let (probes, hits) = (signal.probes(one), signal.hits(one).count);
+                sums[kind] = (sums[kind].0 + probes, sums[kind].1 + hits);
+                single[kind].push((probes, hits));
+            }
+        }
+        for (sources, sum) in sources.iter_mut().zip(sums) {
+            sources.extend((sum.0 > 0.0).then_some(sum));
         }
     }
     [0, 1, 2, 3].map(|kind| {
-        let (sources, flows) = (sources[kind].values(), single[kind].iter());
+        let (sources, flows) = (sources[kind].iter(), single[kind].iter());
         base_rate(sources.copied(), flows.copied(), signal.least())
     })
 }
 
 /// Hosts of which several NICs are probed.
-fn hosts(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> BTreeSet<PartId> {
-    let mut nics: BTreeMap<PartId, BTreeSet<PartId>> = BTreeMap::new();
-    for nic in counted.iter().flat_map(|one| one.row.ends) {
-        if let Some(host) = ways.end(view.fabric, nic).host {
-            nics.entry(host).or_default().insert(nic);
+fn hosts(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> HashSet<PartId, FixedState> {
+    let mut first: HashMap<PartId, PartId, FixedState> = HashMap::default();
+    let mut several = HashSet::default();
+    for nic in by_pair(counted).flat_map(|flows| flows[0].row.ends) {
+        if let Some(host) = ways.end(view.fabric, nic).host
+            && *first.entry(host).or_insert(nic) != nic
+        {
+            several.insert(host);
         }
     }
-    let several = nics.into_iter().filter(|(_, nics)| nics.len() > 1);
-    several.map(|(host, _)| host).collect()
+    several
 }
 
 impl Poser<'_, '_> {
@@ -401,5 +450,22 @@ impl Poser<'_, '_> {
         let number = self.sets.len() as u32 - 1;
         self.by_pair.insert(pair, number);
         number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_many_as_fit;
+
+    #[test]
+    fn the_leaves_with_the_largest_excess_are_explained_first_and_at_least_one() {
+        let taken = |most| {
+            let leaves = vec![("a", 9.0, 500), ("b", 300.0, 2_000), ("c", 40.0, 1_000)];
+            as_many_as_fit(leaves, most).collect::<Vec<_>>()
+        };
+        assert_eq!(taken(10_000), ["b", "c", "a"]);
+        assert_eq!(taken(3_000), ["b", "c"]);
+        assert_eq!(taken(2_500), ["b"]);
+        assert_eq!(taken(100), ["b"]);
     }
 }

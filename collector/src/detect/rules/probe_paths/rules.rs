@@ -2,8 +2,8 @@
 
 use super::{
     APART_SECONDS, LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE,
-    MAX_TABLES_AGE_SECONDS, MOST_USUAL, OVER_SECONDS, SETTLE_SECONDS, SUSPICIOUS_NATS_OF_LEAF,
-    SUSPICIOUS_NATS_OF_NODE, WINDOW_SECONDS,
+    MAX_TABLES_AGE_SECONDS, MOST_FLOWS, MOST_USUAL, OVER_SECONDS, SETTLE_SECONDS,
+    SUSPICIOUS_NATS_OF_LEAF, SUSPICIOUS_NATS_OF_NODE, WINDOW_SECONDS,
 };
 use crate::classes::{Class, EDGE_LOSSY, HOST_STALLS, PATH_SLOW, UPLINK_JITTER, UPLINK_LOSSY};
 use crate::detect::registry::{Rule, Threshold};
@@ -77,6 +77,12 @@ fn of_probes(class: &Class) -> Vec<Threshold> {
             SUSPICIOUS_NATS_OF_NODE,
             "nats",
             "all its flows cross it; two nats below the gain that an edge needs (a choice)",
+        ),
+        Threshold::new(
+            "flows that are explained together, at most",
+            MOST_FLOWS as f64,
+            "flows",
+            "those at the leaves with the largest excess: more are hit only where much is wrong at once (a choice)",
         ),
         Threshold::new(
             "minimum number of lost or slow probes over a component",

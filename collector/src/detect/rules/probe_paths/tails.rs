@@ -1,6 +1,6 @@
 //! Flows of probes -> what they measured by class of path, and where most of them were slow.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{LinkId, LinkKind};
@@ -172,9 +172,11 @@ fn components(
     usual: &Usual,
 ) -> Vec<Slow<Part>> {
     let mut hits: HashMap<Suspect, f64, FixedState> = HashMap::default();
+    let mut over = Vec::new();
     for one in counted.iter().filter(|one| one.slow.count > 0.0) {
-        for suspect in crossed(view, ways, one) {
-            *hits.entry(suspect).or_default() += one.slow.count;
+        crossed(view, ways, one, &mut over);
+        for suspect in &over {
+            *hits.entry(*suspect).or_default() += one.slow.count;
         }
     }
     hits.retain(|_, hits| *hits >= MIN_HITS);
@@ -185,8 +187,9 @@ fn components(
         return Vec::new();
     }
     for one in counted {
-        for suspect in crossed(view, ways, one) {
-            if let Some(slow) = found.get_mut(&suspect) {
+        crossed(view, ways, one, &mut over);
+        for suspect in &over {
+            if let Some(slow) = found.get_mut(suspect) {
                 add(slow, one, usual);
             }
         }
@@ -199,35 +202,35 @@ fn components(
         .collect()
 }
 
-/// Components that every probe of a flow crosses: the host that sends it, NICs with their cables,
+/// Puts into `over` the components that every probe of a flow crosses: the host that sends it, NICs with their cables,
 /// leaves, and what is between them on its path out and back, where those are known.
-fn crossed(view: &View<'_>, ways: &mut Ways, one: &Counted<'_>) -> Vec<Suspect> {
-    let mut crossed: Vec<Suspect> = one.row.ends.map(Suspect::Edge).into();
+fn crossed(view: &View<'_>, ways: &mut Ways, one: &Counted<'_>, over: &mut Vec<Suspect>) {
+    over.clear();
+    over.extend(one.row.ends.map(Suspect::Edge));
     let ends = one.row.ends.map(|nic| ways.end(view.fabric, nic));
-    crossed.extend(ends[0].host.map(Suspect::Prober));
-    crossed.extend(ends.iter().filter_map(|end| end.leaf).map(Suspect::Switch));
+    over.extend(ends[0].host.map(Suspect::Prober));
+    over.extend(ends.iter().filter_map(|end| end.leaf).map(Suspect::Switch));
     for step in one.row.steps() {
-        crossed.extend(step.switch.map(Suspect::Switch));
+        over.extend(step.switch.map(Suspect::Switch));
         if let [cable] = step.cables[..] {
-            crossed.push(Suspect::Cable(cable));
+            over.push(Suspect::Cable(cable));
         }
     }
-    crossed.sort_unstable();
-    crossed.dedup();
-    crossed
+    over.sort_unstable();
+    over.dedup();
 }
 
 /// Which cables the flows are known to cross.
 fn coverage(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> Coverage {
-    let mut crossed: BTreeSet<LinkId> = BTreeSet::new();
-    for one in counted {
+    let mut crossed: HashSet<LinkId, FixedState> = HashSet::default();
+    for flows in by_pair(counted) {
+        let ends = flows[0].row.ends;
         crossed.extend(
-            one.row
-                .ends
-                .iter()
+            ends.iter()
                 .filter_map(|nic| ways.end(view.fabric, *nic).cable),
         );
-        crossed.extend(one.row.steps().filter_map(|step| match step.cables[..] {
+        let steps = flows.iter().flat_map(|one| one.row.steps());
+        crossed.extend(steps.filter_map(|step| match step.cables[..] {
             [cable] => Some(cable),
             _ => None,
         }));
