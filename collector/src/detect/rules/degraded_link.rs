@@ -6,7 +6,7 @@ mod fallen_speed;
 mod interfaces;
 mod pcie;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cables::Cables;
 use fallen_speed::FallenSpeeds;
@@ -302,35 +302,62 @@ fn has_fallen(
 
 /// Ports that run below the rate of the same port on other nodes.
 fn ports_slow(view: &View<'_>, nodes: &[(&NodeName, &Ports)], out: &mut Vec<Evidence>) {
+    let mut slow: Vec<(Peer<'_>, f64, usize)> = Vec::new();
     for peers in cohorts(view, nodes, |ports| &ports.rates) {
-        let Some(norm) = norm(peers.iter().map(|(_, peer)| peer.value)) else {
-            continue;
-        };
-        let slow = |(_, peer): &&Peer<'_>| peer.value < TOLERANCE * norm;
-        for (
-            node,
-            PortValue {
-                port, value: rate, ..
-            },
-        ) in peers.iter().filter(slow)
-        {
-            let statement = format!(
-                "Port {port} of {node} runs at {} Gb/s; its peers on {} nodes run at {} Gb/s.",
-                gigabits(*rate),
-                peers.len() - 1,
-                gigabits(norm)
-            );
-            let part = Part::HostLink((*node).clone(), port.clone());
-            out.push(evidence(
-                view,
-                part,
-                &PORT_DEGRADED,
-                RDMA_PORT_SPEED.name,
-                1.0 - rate / norm,
-                statement,
-            ));
+        if let Some(norm) = norm(peers.iter().map(|(_, peer)| peer.value)) {
+            let below = peers.iter().filter(|(_, own)| own.value < TOLERANCE * norm);
+            slow.extend(below.map(|own| (*own, norm, peers.len() - 1)));
         }
     }
+    if slow.is_empty() {
+        return;
+    }
+    let rates = slow.iter();
+    let rates = rates.map(|((node, own), ..)| (*node, own.port.device.as_str(), own.value));
+    let links = nodes.iter().map(|(node, ports)| (*node, ports.rates.len()));
+    let others = generations(rates, &links.collect());
+    for ((node, own), norm, peers) in slow {
+        if others.contains(node) {
+            continue;
+        }
+        let (port, rate) = (&own.port, own.value);
+        let statement = format!(
+            "Port {port} of {node} runs at {} Gb/s; its peers on {peers} nodes run at {} Gb/s.",
+            gigabits(rate),
+            gigabits(norm)
+        );
+        let part = Part::HostLink(node.clone(), port.clone());
+        out.push(evidence(
+            view,
+            part,
+            &PORT_DEGRADED,
+            RDMA_PORT_SPEED.name,
+            1.0 - rate / norm,
+            statement,
+        ));
+    }
+}
+
+/// Nodes most of whose links, at least two, are slow, exactly as those of another node are: nodes of another generation, or behind
+/// other switches, are no peers of the rest. `slow`: node, device and rate of each slow link; `links`: how many each node has.
+fn generations<'a>(
+    slow: impl Iterator<Item = (&'a NodeName, &'a str, f64)>,
+    links: &BTreeMap<&NodeName, usize>,
+) -> BTreeSet<&'a NodeName> {
+    let mut by_node: BTreeMap<&NodeName, BTreeMap<&str, u64>> = BTreeMap::new();
+    for (node, device, rate) in slow {
+        let slow = by_node.entry(node).or_default();
+        slow.insert(device, rate.to_bits());
+    }
+    let mut alike: BTreeMap<BTreeMap<&str, u64>, Vec<&NodeName>> = BTreeMap::new();
+    for (node, slow) in by_node {
+        let all = links.get(node).copied().unwrap_or(0);
+        if slow.len() > 1 && slow.len() as f64 >= MAJORITY * all as f64 {
+            alike.entry(slow).or_default().push(node);
+        }
+    }
+    let alike = alike.into_values().filter(|nodes| nodes.len() > 1);
+    alike.flatten().collect()
 }
 
 /// Network speeds are given in gigabits.

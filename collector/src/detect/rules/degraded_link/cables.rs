@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use railscope_model::fabric::{Link, LinkId, LinkKind, PartId, Presence, Witness};
-use railscope_model::identity::Part;
+use railscope_model::identity::{NodeName, Part};
 
-use super::{TOLERANCE, evidence, gigabits, norm};
+use super::{TOLERANCE, evidence, generations, gigabits, norm};
 use crate::classes::{PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
 use crate::detect::detector::{Evidence, View};
 use crate::stages::Step;
@@ -115,8 +115,24 @@ fn slow(view: &View<'_>) -> Vec<Evidence> {
             slow.insert(*id, (*rate, norm, members.len() - 1));
         }
     }
+    let host_of = |id: LinkId| {
+        let (_, ends) = view.fabric.link(id)?;
+        ends.into_iter()
+            .find_map(|end| match &view.fabric.vertex(end).part {
+                Part::Nic(node, device) => Some((node, device)),
+                _ => None,
+            })
+    };
+    let rates = slow.iter().filter_map(|(id, (rate, ..))| {
+        let (node, device) = host_of(*id)?;
+        Some((node, device.as_str(), *rate))
+    });
+    let links = slow.keys().filter_map(|id| host_of(*id));
+    let links = links.map(|(node, _)| (node, nics_of(view, node)));
+    let others = generations(rates, &links.collect());
+    let is_peer = |id: LinkId| host_of(id).is_none_or(|(node, _)| !others.contains(node));
     let found = |(id, (rate, norm, peers)): (LinkId, (f64, f64, usize))| {
-        let part = view.fabric.cable_part(id)?;
+        let part = view.fabric.cable_part(id).filter(|_| is_peer(id))?;
         let statement = format!(
             "The subnet shows {part} at {} Gb/s; {peers} cables of its kind run at {} Gb/s.",
             gigabits(rate),
@@ -140,14 +156,14 @@ fn host_cohort(view: &View<'_>, nic: PartId) -> String {
     let Part::Nic(node, device) = &view.fabric.vertex(nic).part else {
         return String::new();
     };
+    format!("nic {device} of {}", nics_of(view, node))
+}
+
+fn nics_of(view: &View<'_>, node: &NodeName) -> usize {
     let host = view.fabric.find(&Part::Host(node.clone()));
-    let is_nic = |part: &Part| matches!(part, Part::Nic(..));
     let inside = host
         .into_iter()
-        .flat_map(|host| view.fabric.neighbours(host))
-        .map(|near| near.peer);
-    let shape = inside
-        .filter(|peer| is_nic(&view.fabric.vertex(*peer).part))
-        .count();
-    format!("nic {device} of {shape}")
+        .flat_map(|host| view.fabric.neighbours(host));
+    let is_nic = |part: PartId| matches!(view.fabric.vertex(part).part, Part::Nic(..));
+    inside.filter(|near| is_nic(near.peer)).count()
 }

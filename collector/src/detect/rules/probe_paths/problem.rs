@@ -252,6 +252,9 @@ pub(super) fn pose<'a>(
     counted: &'a [Counted<'a>],
     signal: Signal,
 ) -> Option<Posed<'a>> {
+    if counted.iter().all(|one| signal.hits(one).count == 0.0) {
+        return None;
+    }
     let usual = usual(view, ways, counted, signal);
     let leaves = suspicious(view, ways, counted, signal, usual);
     if leaves.is_empty() {
