@@ -151,15 +151,13 @@ fn prometheus(folder: &Path, at: &str, alertmanager: &str, scrape_configs: &str)
     Process::start("prometheus", folder, command.stdin(Stdio::null()))
 }
 
-fn alertmanager(folder: &Path, at: &str, sink: u16) -> Process {
-    let config = adapted(
-        "alerts/alertmanager.example.yml",
-        &[
-            ("group_wait: 30s", "group_wait: 2s"),
-            ("group_interval: 5m", "group_interval: 1s"),
-            ("127.0.0.1:9095", &format!("127.0.0.1:{sink}")),
-        ],
-    );
+/// Alertmanager with this shipped configuration, faster and with these texts replaced.
+fn alertmanager(folder: &Path, at: &str, shipped: &str, replaced: &[(&str, &str)]) -> Process {
+    let faster = [
+        ("group_wait: 30s", "group_wait: 2s"),
+        ("group_interval: 5m", "group_interval: 1s"),
+    ];
+    let config = adapted(shipped, &[&faster[..], replaced].concat());
     std::fs::write(folder.join("alertmanager.yml"), config).expect("a configuration");
     let mut command = tool("prometheus-alertmanager");
     command
@@ -235,7 +233,12 @@ fn slow_every_fault_is_one_notification_and_one_resolve() {
     let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
     let servers = Servers::start(&cases);
     let [prometheus_at, alertmanager_at] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
-    let _alertmanager = alertmanager(folder.path(), &alertmanager_at, sink.port);
+    let _alertmanager = alertmanager(
+        folder.path(),
+        &alertmanager_at,
+        "alerts/alertmanager.example.yml",
+        &[("127.0.0.1:9095", &format!("127.0.0.1:{}", sink.port))],
+    );
     let prometheus = prometheus(
         folder.path(),
         &prometheus_at,
@@ -286,4 +289,97 @@ fn slow_every_fault_is_one_notification_and_one_resolve() {
         missing.join("\n"),
         too_much.join("\n")
     );
+}
+
+/// What Slack and PagerDuty are sent by a real Alertmanager with the shipped receivers.
+#[test]
+fn slack_and_pagerduty_are_sent_the_fault_and_its_end() {
+    need!("prometheus-alertmanager", "amtool");
+    let (sink, folder) = (Sink::start(), tempfile::tempdir().expect("a folder"));
+    let at = format!("127.0.0.1:{}", free_port());
+    let slack = format!(
+        "slack_api_url: http://127.0.0.1:{0}/slack\n  pagerduty_url: http://127.0.0.1:{0}/pagerduty",
+        sink.port
+    );
+    let templates = support::root()
+        .join("alerts/templates/*.tmpl")
+        .display()
+        .to_string();
+    let replaced = [
+        (
+            "slack_api_url: https://hooks.slack.example/services/T000/B000/XXXX",
+            &*slack,
+        ),
+        ("templates/*.tmpl", &*templates),
+    ];
+    let _alertmanager = alertmanager(
+        folder.path(),
+        &at,
+        "alerts/receivers.example.yml",
+        &replaced,
+    );
+    let add = |end: &[&str]| {
+        let mut command = tool("amtool");
+        command
+            .args(["alert", "add", "--alertmanager.url"])
+            .arg(format!("http://{at}"));
+        command.args([
+            "RailscopeIncidentCritical",
+            "cluster=c1",
+            "component=pcie/n7:0000:1a:00.0",
+            "node=n7",
+            "severity=critical",
+            "--annotation=summary=PCIe link is degraded: PCIe link of mlx5_4 in n7",
+            "--annotation=description=It has 8 of 16 lanes.",
+            "--annotation=action=Drain n7 and power-cycle it.",
+            "--annotation=class=pcie-degraded",
+            "--annotation=incident=0a1b2c3d",
+            "--annotation=incident_url=http://collector/incidents/0a1b2c3d",
+            "--annotation=runbook_url=https://runbooks/pcie-degraded.md",
+        ]);
+        support::run(command.args(end), Duration::from_secs(20))
+    };
+    wait_for("Alertmanager", STARTED_WITHIN, || {
+        let (well, output) = add(&[]);
+        well.then_some(()).ok_or(output)
+    });
+    let both = || {
+        let sent = (0..2).filter_map(|_| sink.next(STARTED_WITHIN));
+        sent.collect::<BTreeMap<String, serde_json::Value>>()
+    };
+    let firing = both();
+    let slack = &firing["/slack"]["attachments"][0];
+    assert_eq!(
+        slack["title"], "Page [c1]: PCIe link is degraded: PCIe link of mlx5_4 in n7",
+        "{firing:#?}"
+    );
+    assert_eq!(slack["title_link"], "http://collector/incidents/0a1b2c3d");
+    assert_eq!(slack["color"], "danger");
+    assert!(
+        slack["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("Drain n7 and power-cycle it."))
+    );
+    let pager = &firing["/pagerduty"];
+    assert_eq!(pager["event_action"], "trigger", "{firing:#?}");
+    assert_eq!(pager["payload"]["component"], "pcie/n7:0000:1a:00.0");
+    assert_eq!(pager["payload"]["class"], "pcie-degraded");
+    assert_eq!(pager["payload"]["severity"], "critical");
+    assert_eq!(
+        pager["links"][0]["href"],
+        "https://runbooks/pcie-degraded.md"
+    );
+
+    let (well, output) = add(&["--end", "2026-01-02T03:04:05Z"]);
+    assert!(well, "{output}");
+    let resolved = both();
+    assert_eq!(
+        resolved["/slack"]["attachments"][0]["color"], "good",
+        "{resolved:#?}"
+    );
+    assert_eq!(
+        resolved["/pagerduty"]["event_action"], "resolve",
+        "{resolved:#?}"
+    );
+    assert_eq!(resolved["/pagerduty"]["dedup_key"], pager["dedup_key"]);
 }
