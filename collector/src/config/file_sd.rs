@@ -133,8 +133,13 @@ fn target(
             ));
         }
     }
+    let mapping = kind.and_then(|kind| mappings.by_kind(kind));
+    let of_one_switch = mapping.is_some_and(|mapping| mapping.is_of_one_switch());
     let about = match labels.get(SWITCH) {
         Some(switch) => switch.parse().map(Subject::Switch),
+        None if of_one_switch => label("switch", label("node", host))
+            .parse()
+            .map(Subject::Switch),
         None => label("node", host).parse::<NodeName>().map(Subject::Node),
     };
     if let (Ok(Subject::Switch(switch)), Some(OWN_KIND)) = (&about, kind.map(String::as_str)) {
@@ -174,6 +179,34 @@ mod tests {
                 ("n3", "http://n3:10660/m")
             ]
         );
+    }
+
+    #[test]
+    fn an_exporter_of_one_switch_names_it_by_label_or_by_host() {
+        let text = r#"[
+            {"targets": ["tor1:9101"], "labels": {"__railscope_kind": "sonic-exporter"}},
+            {"targets": ["10.0.0.2:9101"], "labels": {"__railscope_kind": "sonic-exporter", "switch": "tor2"}},
+            {"targets": ["snmp:9116"], "labels": {"__railscope_kind": "snmp_exporter", "__railscope_switch": "tor3"}},
+            {"targets": ["n1:9100"], "labels": {"__railscope_kind": "node_exporter"}}
+        ]"#;
+        let read = parse_file_sd(text, &Mappings::default()).expect("valid");
+        let about = read.targets.into_iter().map(|target| target.about);
+        let about: Vec<_> = about.map(|about| about.expect("a part")).collect();
+        let switch = |name: &str| Subject::Switch(name.parse().expect("a name"));
+        let node = Subject::Node("n1".parse().expect("a name"));
+        assert_eq!(
+            about,
+            [switch("tor1"), switch("tor2"), switch("tor3"), node]
+        );
+    }
+
+    #[test]
+    fn only_exporters_that_run_on_or_for_one_switch_are_of_one() {
+        let mappings = Mappings::default();
+        let kinds = mappings.kinds().filter_map(|kind| mappings.by_kind(kind));
+        let of_one = kinds.filter(|mapping| mapping.is_of_one_switch());
+        let of_one: Vec<_> = of_one.map(|mapping| &*mapping.kind).collect();
+        assert_eq!(of_one, ["snmp_exporter", "sonic-exporter"]);
     }
 
     #[test]

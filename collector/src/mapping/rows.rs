@@ -333,4 +333,15 @@ impl Mapping {
     pub fn knows(&self, name: &str) -> bool {
         self.known_by.iter().any(|regex| regex.is_match(name))
     }
+
+    /// Whether all series are about the switch that the target is: they name none themselves.
+    pub fn is_of_one_switch(&self) -> bool {
+        let is_of_target = |row: &Row| row.subject.is_none() && row.to.writer != Writer::Exporter;
+        let mut rows = self
+            .rows
+            .iter()
+            .filter(|row| row.to != &LLDP_NEIGHBOR)
+            .peekable();
+        rows.peek().is_some() && rows.all(is_of_target)
+    }
 }
