@@ -5,7 +5,7 @@ use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
 use super::cluster::{NODES, at, node, page, subnet};
 use super::health::rises;
-use super::{Fault, check, with};
+use super::{Fault, check, ever, with};
 
 #[test]
 fn errors_of_pcie_links_and_missing_buffers_are_named_by_what_makes_them() {
@@ -141,6 +141,33 @@ fn a_port_that_loses_its_link_twice_flaps_and_once_it_does_not() {
         &downs(&[80]),
         &["link-errors link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
     );
+}
+
+#[test]
+fn a_link_that_goes_down_to_train_to_another_speed_does_not_flap() {
+    let trained = |to: &'static str| {
+        move |node: usize, seconds: u64, page: String| {
+            let count = [80, 110]
+                .iter()
+                .filter(|at| node == 2 && seconds >= **at)
+                .count();
+            let series = "railscope_rdma_port_speed_bytes_per_second{device=\"mlx5_1\",port=\"1\"}";
+            let page = if count == 1 {
+                page.replace(&format!("{series} 5e10"), &format!("{series} {to}"))
+            } else {
+                page
+            };
+            page + &format!(
+                "railscope_rdma_port_errors_total{{device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"}} {count}\n"
+            )
+        }
+    };
+    let flaps = |to| {
+        let named = ever(&trained(to));
+        named.iter().any(|line| line.contains("port-flapping"))
+    };
+    assert!(!flaps("2.5e10"));
+    assert!(flaps("5e10"));
 }
 
 #[test]

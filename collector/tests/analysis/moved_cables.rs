@@ -72,3 +72,34 @@ fn errors_of_moved_cables_become_one_miscabling() {
     // A cable that is moved loses its link: that is no evidence until it should have been seen at its new port.
     assert_eq!(named_of_moved_cables("link_downed", 13), [vec![], moved]);
 }
+
+/// Two cables are exchanged and, a minute later, exchanged back. Each time their links go down.
+#[test]
+fn cables_that_are_moved_and_moved_back_do_not_flap() {
+    for swept_after in [0, 15] {
+        let mut analyzer = Analyzer::default();
+        for seconds in (5..=240).step_by(5) {
+            for index in 0..NODES {
+                let downs = [60, 120].iter().filter(|at| index == 5 && seconds >= **at);
+                let count = downs.count();
+                let line = |rail| {
+                    format!(
+                        "railscope_rdma_port_errors_total{{device=\"mlx5_{rail}\",port=\"1\",kind=\"link_downed\"}} {count}\n"
+                    )
+                };
+                let page = page(index, seconds) + &line(1) + &line(2);
+                analyzer.ingest(&node(index), &page, at(seconds));
+            }
+            let is_swapped = (60 + swept_after..120 + swept_after).contains(&seconds);
+            let cabling = move |node, rail| match (node, rail) {
+                (5, 1) if is_swapped => Some(2),
+                (5, 2) if is_swapped => Some(1),
+                _ => Some(rail),
+            };
+            analyzer.take_subnet(parse_ibnetdiscover(&subnet(&cabling)), at(seconds));
+            let named = incidents(&analyzer.tick(at(seconds)));
+            let flaps = named.iter().any(|line| line.contains("port-flapping"));
+            assert!(!flaps, "{swept_after} {seconds}: {named:?}");
+        }
+    }
+}

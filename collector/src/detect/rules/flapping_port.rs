@@ -1,5 +1,7 @@
 //! Ports whose links flap, of hosts and between switches, and ports that are down and have counted it themselves.
 
+mod moves;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
@@ -7,6 +9,8 @@ use railscope_model::metric::{
     Metric, NIC_PHY_LINK_DOWN, RDMA_PORT_ERRORS, RDMA_PORT_UP, SWITCH_PORT_LINK_DOWNED,
     SWITCH_PORT_UP,
 };
+
+use moves::{Moves, changes_of_speed};
 
 use crate::assemble::netdev;
 use crate::assemble::node_parts::gpus_behind;
@@ -23,6 +27,7 @@ const MIN_LOSSES: usize = 2;
 struct FlappingPort {
     /// Links that flapped at the last tick.
     flapping: BTreeSet<Part>,
+    moves: Moves,
 }
 
 /// Builds the detector.
@@ -37,6 +42,7 @@ impl Detector for FlappingPort {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut flapping_now = BTreeSet::new();
+        self.moves.refresh(view);
         for (node, history) in view.history.fresh_nodes(view.now) {
             // If all counters were constant for the whole window, no link went down.
             let moves = |metric| history.moving(metric).next().is_some();
@@ -52,12 +58,18 @@ impl Detector for FlappingPort {
                     continue;
                 };
                 let losses = Losses::of(history, up, [device, port]);
+                let of = [device, port];
                 let (Ok(device), Ok(port)) = (device.parse(), port.parse()) else {
                     continue;
                 };
                 let port = RdmaPort { device, port };
                 let link = Part::HostLink(node.clone(), port.clone());
-                if self.flaps(&link, losses.all()) {
+                if self.flaps(&link, losses.all())
+                    && self.flaps(
+                        &link,
+                        self.unexplained((node, history), (up, of), losses.all()),
+                    )
+                {
                     flapping_now.insert(link.clone());
                     let port = format!("port {port} of {node}");
                     out.push(flapping(view, link, (&port, &RDMA_PORT_UP), losses.all()));
@@ -123,6 +135,20 @@ impl Detector for FlappingPort {
 }
 
 impl FlappingPort {
+    /// Losses of a port's link that neither a moved cable nor another speed explains.
+    fn unexplained(
+        &self,
+        (node, history): (&NodeName, &NodeHistory),
+        (up, port): (Window<'_>, [&str; 2]),
+        losses: usize,
+    ) -> usize {
+        let moves = port[0].parse().ok().zip(up.told().last());
+        let moves = moves.map_or(0, |(device, (oldest, _))| {
+            self.moves.since(&Part::Nic(node.clone(), device), oldest)
+        });
+        losses.saturating_sub(moves + changes_of_speed(history, up, port))
+    }
+
     /// Two losses make a link flap, and then it does until the window holds none.
     fn flaps(&self, link: &Part, losses: usize) -> bool {
         losses
