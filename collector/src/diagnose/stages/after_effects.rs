@@ -1,6 +1,6 @@
 //! What still shows of a fault that is over. The window of probes and transports is longer than that of the counters that named its part,
-//! so that past losses would open a separate incident once the counters are quiet; and GPUs that were slow because of their
-//! host cool down one after another.
+//! so that past losses would open a separate incident once the counters are quiet; GPUs that were slow because of their
+//! host cool down one after another; and a cable that is put back where it belongs loses its link once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,6 +8,7 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 
 use crate::classes::signs::is_of_ends;
+use crate::classes::{LINK_ERRORS, MISCABLED_RAIL, PORT_DOWN};
 use crate::detect::detector::Evidence;
 use crate::detect::rules::{probe_paths, slow_gpu};
 use crate::diagnose::incident::Finding;
@@ -20,12 +21,18 @@ pub(crate) struct AfterEffects {
     accounted: BTreeMap<Part, Timestamp>,
     /// Switches that its part back-pressured.
     paused: BTreeMap<Part, Timestamp>,
+    /// Cables that were where they do not belong.
+    misplaced: BTreeMap<Part, Timestamp>,
 }
+
+/// Time within which a cable that was put back has its link.
+const PUT_BACK_SECONDS: f64 = 60.0;
 
 impl AfterEffects {
     /// Roots that only probes or transports name, or the clocks of a GPU, and that an open incident accounted for within their window: what
     /// was lost behind a dead switch is counted on each of its cables when it is back, and delay at a paused leaf by every
-    /// node that sent through it. They open no incident: a fault that persists names its part after that time.
+    /// node that sent through it. Likewise lost links and errors of cables that are put back. They open no incident: a fault that
+    /// persists names its part after that time.
     pub(crate) fn among(
         &mut self,
         fabric: &Fabric,
@@ -33,8 +40,12 @@ impl AfterEffects {
         is_open: impl Fn(&Part) -> bool,
         now: Timestamp,
     ) -> BTreeSet<Part> {
-        let Self { accounted, paused } = self;
-        for known in [&mut *accounted, &mut *paused] {
+        let Self {
+            accounted,
+            paused,
+            misplaced,
+        } = self;
+        for known in [&mut *accounted, &mut *paused, &mut *misplaced] {
             known.retain(|_, last| now.seconds_since(*last) <= probe_paths::WINDOW_SECONDS);
         }
         for (root, findings) in groups.iter().filter(|(root, _)| is_open(root)) {
@@ -46,13 +57,19 @@ impl AfterEffects {
                 if evidence.detector == slow_gpu::NAME && matches!(evidence.part, Part::Host(_)) {
                     accounted.extend(evidence.victims.iter().map(|gpu| (gpu.clone(), now)));
                 }
+                if evidence.class == &MISCABLED_RAIL {
+                    let cables = evidence.related.iter().chain([&evidence.part]);
+                    misplaced.extend(cables.map(|cable| (cable.clone(), now)));
+                }
                 let switches = paused_by(fabric, evidence);
                 paused.extend(switches.into_iter().map(|switch| (switch, now)));
             }
         }
         let is_remaining = |root: &Part, evidence: &Evidence| {
-            let known = accounted.get(root).zip(window_of(evidence));
-            known.is_some_and(|(last, window)| now.seconds_since(*last) <= window)
+            let explained = accounted.get(root).zip(window_of(evidence));
+            let put_back = misplaced.get(root).zip(window_of_cable(evidence));
+            let mut known = explained.into_iter().chain(put_back);
+            known.any(|(last, window)| now.seconds_since(*last) <= window)
         };
         let was_late = |evidence: &Evidence| {
             let switches = late_at(fabric, evidence);
@@ -77,12 +94,19 @@ fn window_of(evidence: &Evidence) -> Option<f64> {
     }
 }
 
+/// The same of a cable that is put back.
+fn window_of_cable(evidence: &Evidence) -> Option<f64> {
+    match evidence.class {
+        class if class == &LINK_ERRORS => Some(probe_paths::WINDOW_SECONDS),
+        class if class == &PORT_DOWN => Some(PUT_BACK_SECONDS),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classes::{
-        EDGE_LOSSY, GPU_SLOW, HOST_COOLING, LINK_ERRORS, PATH_SLOW, PFC_STORM, PORT_DOWN,
-    };
+    use crate::classes::{EDGE_LOSSY, GPU_SLOW, HOST_COOLING, PATH_SLOW, PFC_STORM};
     use crate::detect::found::{found, part};
     use crate::diagnose::stages::reattribute::tests::fabric;
 
@@ -139,6 +163,27 @@ mod tests {
         };
         assert!(is_after(10) && is_after(60));
         assert!(!is_after(61), "still slow: a separate fault");
+    }
+
+    #[test]
+    fn a_cable_that_is_put_back_opens_no_incident_by_the_link_that_it_lost() {
+        let swapped = "link/n2:mlx5_1/1";
+        let mut wrong = found("miscabled-rail", &MISCABLED_RAIL, LINK, &[]);
+        wrong.evidence.related.push(part(swapped));
+        let exchanged = BTreeMap::from([(part(LINK), vec![wrong])]);
+        let at = |seconds: u64| Timestamp(seconds * 1_000);
+        let (fabric, mut known) = (Fabric::default(), AfterEffects::default());
+        known.among(&fabric, &exchanged, |root| *root == part(LINK), at(0));
+        let mut is_after = |class, named: &str, seconds| {
+            let alone = BTreeMap::from([(part(named), vec![found("", class, named, &[])])]);
+            let after = known.among(&fabric, &alone, |_| false, at(seconds));
+            after.contains(&part(named))
+        };
+        assert!(is_after(&LINK_ERRORS, LINK, 20) && is_after(&LINK_ERRORS, swapped, 20));
+        assert!(is_after(&PORT_DOWN, swapped, 60));
+        assert!(!is_after(&PORT_DOWN, swapped, 61), "it stays down");
+        assert!(!is_after(&LINK_ERRORS, swapped, 151), "still losing links");
+        assert!(!is_after(&LINK_ERRORS, "link/n3:mlx5_1/1", 20));
     }
 
     #[test]
