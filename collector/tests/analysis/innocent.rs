@@ -285,9 +285,9 @@ fn more_tensor_activity_at_the_same_clock_pages_nobody() {
     assert_eq!(run(&more).incidents[0].severity, Severity::Warning);
 }
 
-/// When a port of node 1 that is down from second 120 `until` another is reported, where the node's GPUs compute or not and its
-/// ports carry so many bytes a second.
-fn reported_at((utilization, bytes): (f64, u64), until: u64) -> Option<u64> {
+/// When so many ports of node 1 that are down from second 120 `until` another are reported, where the node's GPUs compute or not
+/// and its ports carry so many bytes a second.
+fn reported_at((utilization, bytes): (f64, u64), down: usize, until: u64) -> Option<u64> {
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
     (5..=600).step_by(5).find(|seconds| {
@@ -299,14 +299,17 @@ fn reported_at((utilization, bytes): (f64, u64), until: u64) -> Option<u64> {
                     text =
                         text.replace(&(idle(gpu) + "1"), &(idle(gpu) + &utilization.to_string()));
                 }
-                let labels = "device=\"mlx5_1\",port=\"1\"";
-                if (120..until).contains(seconds) {
-                    let up = |up| format!("railscope_rdma_port_up{{{labels}}} {up}\n");
-                    text = text.replace(&up(1), &up(0));
-                }
-                for way in ["transmit", "receive"] {
-                    let bytes = bytes * *seconds;
-                    text += &format!("railscope_rdma_port_{way}_bytes_total{{{labels}}} {bytes}\n");
+                for rail in 0..down {
+                    let labels = format!("device=\"mlx5_{rail}\",port=\"1\"");
+                    if (120..until).contains(seconds) {
+                        let up = |up| format!("railscope_rdma_port_up{{{labels}}} {up}\n");
+                        text = text.replace(&up(1), &up(0));
+                    }
+                    for way in ["transmit", "receive"] {
+                        let bytes = bytes * *seconds;
+                        text +=
+                            &format!("railscope_rdma_port_{way}_bytes_total{{{labels}}} {bytes}\n");
+                    }
                 }
             }
             analyzer.ingest(&node(index), &text, at(*seconds));
@@ -316,11 +319,13 @@ fn reported_at((utilization, bytes): (f64, u64), until: u64) -> Option<u64> {
 }
 
 #[test]
-fn a_cable_of_an_idle_node_may_be_reseated_for_five_minutes() {
-    assert_eq!(reported_at((0.0, 10), 420), None);
-    assert_eq!(reported_at((0.0, 10), 600), Some(420));
-    for busy in [(1.0, 10), (0.0, 1_000_000_000)] {
-        assert_eq!(reported_at(busy, 600), Some(125), "{busy:?}");
+fn a_cable_of_an_idle_node_may_be_reseated_for_five_minutes_and_the_node_be_off_for_as_long() {
+    for ports in [1, 4] {
+        assert_eq!(reported_at((0.0, 10), ports, 420), None, "{ports}");
+        assert_eq!(reported_at((0.0, 10), ports, 600), Some(420), "{ports}");
+        for busy in [(1.0, 10), (0.0, 1_000_000_000)] {
+            assert_eq!(reported_at(busy, ports, 600), Some(125), "{busy:?} {ports}");
+        }
     }
 }
 

@@ -28,8 +28,8 @@ const KEEP_ALIVE: f64 = 1e6;
 pub(crate) struct Reseats(BTreeMap<Part, Timestamp>);
 
 impl Reseats {
-    /// Cables whose incident waits: their node is idle, they have been down for a short time, and not before. Errors of such a
-    /// cable wait with it. Three or more of one switch are no reseating.
+    /// Cables whose incident waits, and hosts that lost such cables: their node is idle, they have been down for a short time, and
+    /// not before. Errors of such a cable wait with it. Those of three or more hosts of one switch are no reseating.
     pub(crate) fn held(
         &mut self,
         fabric: &Fabric,
@@ -58,12 +58,18 @@ impl Reseats {
         });
         for cables in cables_of_switches(fabric, &down).into_values() {
             let lost = || cables.iter().filter(|(cable, _)| down.contains(cable));
-            if lost().count() >= PARENT_MIN_CHILDREN {
+            let hosts: BTreeSet<_> = lost().filter_map(|(cable, _)| cable.node()).collect();
+            if hosts.len() >= PARENT_MIN_CHILDREN {
                 lost().for_each(|(cable, _)| {
                     held.remove(cable);
                 });
             }
         }
+        let hosts = held
+            .iter()
+            .filter_map(|cable| Some(Part::Host(cable.node()?.clone())));
+        let hosts: Vec<_> = hosts.filter(|host| !was_open(host)).collect();
+        held.extend(hosts);
         held
     }
 }
