@@ -41,8 +41,8 @@ pub(crate) fn any_is_busy(node: &NodeHistory) -> bool {
     })
 }
 
-/// Start and end of the time in which one of a node's GPUs was busy; none if its two newest samples are idle. A single idle sample
-/// falls between two steps. A GPU that is busy in its newest sample is busy until now.
+/// Start and end of the time in which half of a node's GPUs were busy; a GPU is not if its two newest samples are idle. A single
+/// idle sample falls between two steps. A GPU that is busy in its newest sample is busy until now.
 pub(crate) fn busy_span(node: &NodeHistory, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
     let spans = node.series(&GPU_UTILIZATION).filter_map(|(_, window)| {
         let mut was_idle = false;
@@ -56,7 +56,10 @@ pub(crate) fn busy_span(node: &NodeHistory, now: Timestamp) -> Option<(Timestamp
         let is_newest = window.latest().is_some_and(|(at, _)| at == newest);
         Some((since, if is_newest { now } else { newest }))
     });
-    spans.min_by_key(|(since, _)| *since)
+    let mut spans: Vec<_> = spans.collect();
+    spans.sort_unstable();
+    let half = node.series(&GPU_UTILIZATION).count().div_ceil(2);
+    spans.into_iter().nth(half.checked_sub(1)?)
 }
 
 /// From when on a node is compared.

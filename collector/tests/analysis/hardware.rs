@@ -78,11 +78,14 @@ fn errors_of_memory_and_slowdowns_by_heat_are_named_if_others_have_none() {
 
 #[test]
 fn a_node_of_which_even_the_fastest_cpu_is_slow_is_named() {
-    let fastest = |hertz: fn(usize) -> f64, is_idle: bool| -> Box<Fault> {
+    // GPUs of node 3 from this one on are idle.
+    let fastest = |hertz: fn(usize) -> f64, idle_from: usize| -> Box<Fault> {
         Box::new(move |node, _, page: String| {
             let lines = page.lines().map(|line| {
-                let busy = line.starts_with("railscope_gpu_utilization_ratio") && is_idle;
-                match line.strip_suffix(" 1").filter(|_| busy && node == 3) {
+                let mut idle = (idle_from..super::RAILS)
+                    .map(|gpu| format!("railscope_gpu_utilization_ratio{{gpu=\"{gpu}\"}}"));
+                let is_idle = node == 3 && idle.any(|series| line.starts_with(&series));
+                match line.strip_suffix(" 1").filter(|_| is_idle) {
                     Some(series) => format!("{series} 0\n"),
                     None => format!("{line}\n"),
                 }
@@ -96,10 +99,13 @@ fn a_node_of_which_even_the_fastest_cpu_is_slow_is_named() {
         })
     };
     let slow = |node| if node == 3 { 1.2e9 } else { 3.5e9 };
-    check(&fastest(slow, false), NAMED);
-    check(&fastest(slow, true), &[]);
+    check(&fastest(slow, 4), NAMED);
+    check(&fastest(slow, 2), NAMED);
+    // A notebook.
+    check(&fastest(slow, 1), &[]);
+    check(&fastest(slow, 0), &[]);
     let other = |node| if node == 3 { 3.1e9 } else { 3.5e9 };
-    check(&fastest(other, false), &[]);
+    check(&fastest(other, 4), &[]);
 }
 
 /// CPUs are slow as soon as a job has ended, and until one has begun; scrapes report GPUs sooner or later than CPUs.

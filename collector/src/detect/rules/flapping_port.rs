@@ -126,6 +126,7 @@ impl Detector for FlappingPort {
                 "scrapes",
                 "length of the stored history",
             ),
+            moves::kept(),
         ];
         vec![
             Rule::new(&PORT_FLAPPING, thresholds),

@@ -102,7 +102,7 @@ impl Detector for NodeHardware {
                 "The board reports the nominal state.",
             ),
             _ if signal == CPU_FREQUENCY.name => (
-                "The fastest CPU of a node is slower than those of other nodes. Only the time in which one of its GPUs is busy counts.",
+                "The fastest CPU of a node is slower than those of other nodes. Only the time in which half of its GPUs are busy counts.",
                 format!(
                     "for {HELD_SECONDS:.0} s less than {:.0} % of the value of the median node",
                     100.0 * MIN_FREQUENCY
@@ -183,6 +183,12 @@ impl Detector for NodeHardware {
                 MIN_FREQUENCY,
                 "ratio",
                 "boost differs by less between equal nodes (a choice)",
+            ),
+            Threshold::new(
+                "share of its GPUs that are busy",
+                0.5,
+                "ratio",
+                "CPUs with little to do run slowly to save power (a choice)",
             ),
             gpus::busy_node(),
             held(),
@@ -322,7 +328,8 @@ fn counted(view: &View<'_>, limit: &Limit, out: &mut Vec<Evidence>) {
     }
 }
 
-/// Nodes of which even the fastest CPU is slow while one of its GPUs is busy: idle CPUs run slowly to save power.
+/// Nodes of which even the fastest CPU is slow while half of its GPUs are busy: idle CPUs run slowly to save
+/// power, and so do those of a node with one notebook on it.
 fn slow_processors(view: &View<'_>, out: &mut Vec<Evidence>) {
     let nodes = view.history.fresh_nodes(view.now);
     let fastest = nodes.filter_map(|(node, history)| {

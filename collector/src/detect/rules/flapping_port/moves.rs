@@ -9,10 +9,21 @@ use railscope_model::identity::Part;
 use railscope_model::metric::RDMA_PORT_SPEED;
 
 use crate::detect::detector::View;
+use crate::detect::registry::Threshold;
 use crate::store::{NodeHistory, Window};
 
 /// How long a moved cable is remembered: longer than any window of losses.
 const KEPT_SECONDS: f64 = 3_600.0;
+
+/// That time as a threshold.
+pub(super) fn kept() -> Threshold {
+    Threshold::new(
+        "time for which it is remembered that a cable was moved, which explains one failure, as a change of speed does",
+        KEPT_SECONDS,
+        "s",
+        "longer than any window of failures (a choice)",
+    )
+}
 
 /// Where cables of NICs lead, and when they were last moved.
 #[derive(Debug, Default)]
