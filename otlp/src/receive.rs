@@ -250,7 +250,7 @@ impl<F: FnMut(&Point<'_>)> Reading<F> {
         };
         self.emit(head, &labels, point.count as f64);
         for (count, bound) in finite {
-            below += count;
+            below = count.saturating_add(below);
             labels[at].1 = Cow::Owned(bound.to_string());
             self.emit(head, &labels, below as f64);
         }

@@ -342,3 +342,26 @@ fn a_response_names_what_was_rejected() {
 fn another_message_is_an_error() {
     assert!(Request::decode(Bytes::from_static(b"\xff\xff")).is_err());
 }
+
+#[test]
+fn buckets_that_add_up_to_more_than_a_counter_holds_stay_at_its_maximum() {
+    let histogram = Data::Histogram(Histogram {
+        data_points: vec![HistogramDataPoint {
+            time_unix_nano: NANOS,
+            bucket_counts: vec![u64::MAX, 2, 0],
+            explicit_bounds: vec![0.1, 0.5],
+            ..HistogramDataPoint::default()
+        }],
+        aggregation_temporality: AggregationTemporality::Cumulative as i32,
+    });
+    let (lines, _) = lines(request(&[], vec![metric("stall", "s", histogram)]));
+    let buckets = lines
+        .iter()
+        .filter(|line| line.contains("0.1") || line.contains("0.5"));
+    let most = (u64::MAX as f64).to_string();
+    assert_eq!(
+        buckets.filter(|line| line.contains(&most)).count(),
+        2,
+        "{lines:?}"
+    );
+}
