@@ -1,6 +1,6 @@
 //! Flows and paths -> the parts that tomography distinguishes, with numbers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{LinkId, PartId};
@@ -95,8 +95,8 @@ struct Poser<'a, 'b> {
     view: &'a View<'a>,
     ways: &'b mut Ways,
     signal: Signal,
-    /// Hosts of which several NICs are probed: others are their NIC's edge.
-    hosts: HashSet<PartId, FixedState>,
+    /// A host of which one NIC is probed is that NIC's edge.
+    hosts: HashMap<PartId, Probed, FixedState>,
     numbers: HashMap<Suspect, u32, FixedState>,
     suspects: Vec<Suspect>,
     sets: Vec<Vec<(u32, f64)>>,
@@ -216,7 +216,7 @@ fn worst(
     ways: &mut Ways,
     counted: &[Counted<'_>],
     leaves: HashMap<PartId, f64, FixedState>,
-) -> HashSet<PartId, FixedState> {
+) -> BTreeSet<PartId> {
     let mut flows: HashMap<PartId, usize, FixedState> = HashMap::default();
     for of_pair in by_pair(counted) {
         let leaf = of_pair[0].row.ends.map(|nic| ways.leaf(view.fabric, nic));
@@ -343,18 +343,29 @@ fn usual(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>], signal: Sign
     })
 }
 
-/// Hosts of which several NICs are probed.
-fn hosts(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> HashSet<PartId, FixedState> {
-    let mut first: HashMap<PartId, PartId, FixedState> = HashMap::default();
-    let mut several = HashSet::default();
+/// What of a host is probed.
+struct Probed {
+    first: PartId,
+    several: bool,
+}
+
+/// NICs that are probed, by host.
+fn hosts(
+    view: &View<'_>,
+    ways: &mut Ways,
+    counted: &[Counted<'_>],
+) -> HashMap<PartId, Probed, FixedState> {
+    let mut hosts: HashMap<PartId, Probed, FixedState> = HashMap::default();
     for nic in by_pair(counted).flat_map(|flows| flows[0].row.ends) {
-        if let Some(host) = ways.end(view.fabric, nic).host
-            && *first.entry(host).or_insert(nic) != nic
-        {
-            several.insert(host);
+        if let Some(host) = ways.end(view.fabric, nic).host {
+            let probed = hosts.entry(host).or_insert(Probed {
+                first: nic,
+                several: false,
+            });
+            probed.several |= probed.first != nic;
         }
     }
-    several
+    hosts
 }
 
 impl Poser<'_, '_> {
@@ -372,7 +383,9 @@ impl Poser<'_, '_> {
         match self.signal {
             Signal::Loss => {
                 let hosts = ends.iter().filter_map(|end| end.host);
-                let several = hosts.filter(|host| self.hosts.contains(host));
+                let has_several =
+                    |host: &PartId| self.hosts.get(host).is_some_and(|own| own.several);
+                let several = hosts.filter(has_several);
                 over.extend(several.map(Suspect::Host));
             }
             Signal::Tail => over.extend(ends[0].host.map(Suspect::Prober)),

@@ -1,6 +1,6 @@
 //! Flows of probes -> what they measured by class of path, and where most of them were slow.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{LinkId, LinkKind};
@@ -222,18 +222,18 @@ fn crossed(view: &View<'_>, ways: &mut Ways, one: &Counted<'_>, over: &mut Vec<S
 
 /// Which cables the flows are known to cross.
 fn coverage(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> Coverage {
-    let mut crossed: HashSet<LinkId, FixedState> = HashSet::default();
+    // Flows by cable.
+    let mut crossed: HashMap<LinkId, usize, FixedState> = HashMap::default();
     for flows in by_pair(counted) {
-        let ends = flows[0].row.ends;
-        crossed.extend(
-            ends.iter()
-                .filter_map(|nic| ways.end(view.fabric, *nic).cable),
-        );
-        let steps = flows.iter().flat_map(|one| one.row.steps());
-        crossed.extend(steps.filter_map(|step| match step.cables[..] {
-            [cable] => Some(cable),
-            _ => None,
-        }));
+        let ends = flows[0].row.ends.into_iter();
+        for cable in ends.filter_map(|nic| ways.end(view.fabric, nic).cable) {
+            *crossed.entry(cable).or_default() += flows.len();
+        }
+        for step in flows.iter().flat_map(|one| one.row.steps()) {
+            if let [cable] = step.cables[..] {
+                *crossed.entry(cable).or_default() += 1;
+            }
+        }
     }
     let mut coverage = Coverage::default();
     let is_switch = |part| matches!(view.fabric.vertex(part).part, Part::Switch(_));
@@ -245,7 +245,7 @@ fn coverage(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> Covera
                 &mut coverage.host_cables
             };
             of.all += 1;
-            of.probed += usize::from(crossed.contains(&id));
+            of.probed += usize::from(crossed.contains_key(&id));
         }
     }
     coverage
