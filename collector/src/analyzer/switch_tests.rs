@@ -3,6 +3,7 @@
 mod credits;
 mod drops;
 mod flapping;
+mod lost_links;
 mod pause_frames;
 mod ports;
 mod queues;

@@ -5,7 +5,8 @@ use railscope_model::metric::{Kind, Metric};
 use super::detector::{DETECTORS, Detector, Explanation};
 use crate::classes::{Class, FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
 use crate::diagnose::stages::lost_links::{
-    FLAP_TOGETHER_SECONDS, PARENT_MIN_CHILDREN, PARENT_SHARE, SILENT_HOST_MIN_CHILDREN,
+    ANSWERING_PARENT_SHARE, FLAP_TOGETHER_SECONDS, PARENT_MIN_CHILDREN, PARENT_SHARE,
+    SILENT_HOST_MIN_CHILDREN,
 };
 use crate::diagnose::stages::mass_link_loss::{STILL_A_STORM, STORM_CABLES};
 
@@ -132,6 +133,12 @@ fn of_switch() -> Vec<Threshold> {
             PARENT_SHARE,
             "ratio",
             "fewer can be separate cable faults (a choice)",
+        ),
+        Threshold::new(
+            "the same of a switch whose own exporter answers",
+            ANSWERING_PARENT_SHARE,
+            "ratio",
+            "it is not down as a whole (a choice)",
         ),
         Threshold::new(
             "time for which a flapping cable counts",

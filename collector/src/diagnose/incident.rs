@@ -88,12 +88,12 @@ pub(crate) fn group(
     fabric: &Fabric,
     findings: Vec<Finding>,
     earlier: &Earlier,
-    is_silent: impl Fn(&NodeName) -> bool,
+    answers: impl Fn(&Part) -> Option<bool>,
     left_out: LeftOut,
 ) -> BTreeMap<Part, Vec<Finding>> {
     let (mut of_lost, mut roots, mut explained) = Default::default();
     if !left_out.has(Step::Parents) {
-        of_lost = parents(fabric, &findings, earlier, is_silent);
+        of_lost = parents(fabric, &findings, earlier, answers);
         roots = shared_roots(&findings);
         roots.extend(bundles(fabric, &findings));
         explained = explained_by_others(fabric, &findings);

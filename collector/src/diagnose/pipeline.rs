@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
-use railscope_model::identity::{NodeName, Part};
+use railscope_model::identity::Part;
 
 use super::incident::{
     CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
@@ -174,10 +174,16 @@ impl Tracker {
         }
         let mut waiting = self.losses.spreading(fabric, history, &findings, now);
         let held = self.held(fabric, (history, jobs, now), &findings);
-        let is_silent =
-            |node: &NodeName| history.node(node).is_some_and(|own| !own.is_current(now));
+        let answers = |part: &Part| {
+            let own = match part {
+                Part::Host(node) => history.node(node)?,
+                Part::Switch(switch) => history.switch(switch)?,
+                _ => return None,
+            };
+            Some(own.is_current(now))
+        };
         let earlier = self.earlier(&findings, now);
-        let mut groups = group(fabric, findings, &earlier, is_silent, self.left_out);
+        let mut groups = group(fabric, findings, &earlier, answers, self.left_out);
         if !self.left_out.has(Step::Parents) {
             nvlink_switches::join(fabric, history, &mut groups, |gpu, port| {
                 self.bond(gpu, port, now)

@@ -420,7 +420,7 @@ fn cables_between_the_same_switches_that_are_lost_together_are_one_incident_with
         &lab.fabric,
         findings,
         &Default::default(),
-        |_| false,
+        |_| None,
         LeftOut::default(),
     );
     let named: Vec<String> = groups.keys().map(ToString::to_string).collect();

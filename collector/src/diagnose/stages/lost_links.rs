@@ -11,6 +11,8 @@ use crate::diagnose::incident::Finding;
 
 /// Share of a switch's cables that must be lost before the switch itself is named.
 pub(crate) const PARENT_SHARE: f64 = 0.3;
+/// The same of a switch whose own exporter answers: it is not down as a whole.
+pub(crate) const ANSWERING_PARENT_SHARE: f64 = 0.5;
 /// Fewest lost cables that make a parent: one cable is a cable.
 pub(crate) const PARENT_MIN_CHILDREN: usize = 3;
 /// The same for a host whose exporter no longer responds either: two can be a card of a host that lives.
@@ -32,12 +34,12 @@ pub(crate) struct Earlier {
 ///
 /// A switch swallows its cables when a good share of them is lost, a host only when all of its are:
 /// three dead rails of eight are three faults, or a card's, and not the host's. Links that have flapped one after another over
-/// minutes are separate faults.
+/// minutes are separate faults. `answers`: whether the own exporter of a host or switch answers, if it has one.
 pub(crate) fn parents(
     fabric: &Fabric,
     findings: &[Finding],
     earlier: &Earlier,
-    is_silent: impl Fn(&NodeName) -> bool,
+    answers: impl Fn(&Part) -> Option<bool>,
 ) -> BTreeMap<Part, Part> {
     let lost: BTreeSet<_> = findings
         .iter()
@@ -65,17 +67,21 @@ pub(crate) fn parents(
     });
     let hosts = cables_of_hosts(fabric, &lost).into_iter();
     let hosts = hosts.map(|(host, cables)| {
-        let fewest = match host.node() {
-            Some(node) if is_silent(node) && !cables.iter().any(|cable| dark.contains(cable)) => {
-                SILENT_HOST_MIN_CHILDREN
-            }
-            _ => PARENT_MIN_CHILDREN,
+        let is_silent = answers(&host) == Some(false);
+        let fewest = if is_silent && !cables.iter().any(|cable| dark.contains(cable)) {
+            SILENT_HOST_MIN_CHILDREN
+        } else {
+            PARENT_MIN_CHILDREN
         };
         (host, cables, 1.0, fewest)
     });
-    let switches = cables
-        .into_iter()
-        .map(|(part, cables)| (part.clone(), cables, PARENT_SHARE, PARENT_MIN_CHILDREN));
+    let switches = cables.into_iter().map(|(part, cables)| {
+        let share = match answers(&part) {
+            Some(true) => ANSWERING_PARENT_SHARE,
+            _ => PARENT_SHARE,
+        };
+        (part.clone(), cables, share, PARENT_MIN_CHILDREN)
+    });
     let mut parents: BTreeMap<Part, (bool, f64, usize, Part)> = BTreeMap::new();
     for (parent, children, needed, fewest) in hosts.chain(switches) {
         let known_down = earlier.switches_down.contains(&parent);
