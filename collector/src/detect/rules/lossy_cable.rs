@@ -35,6 +35,8 @@ const MIN_LOST: f64 = 1e-5;
 const MIN_PACKETS_LOST: f64 = 100.0;
 /// A direction with fewer packets in a third of the time is idle: keep-alives are no evidence.
 const MIN_PACKETS: f64 = 10_000.0;
+/// A step between two readings this much longer than the mean one lacks a reading.
+const GAP: f64 = 1.5;
 /// Readings in a third of the window; the shortest window that shows a loss is reported. The longest are
 /// for readings 5 s apart: for 10 s and more fewer are stored.
 const SCALES: [usize; 7] = [1, 2, 4, 6, 9, 12, 18];

@@ -2,7 +2,7 @@
 
 use railscope_model::fabric::{LinkId, PartId, Timestamp};
 
-use super::{MIN_PACKETS, MIN_PACKETS_LOST, OF_EACH_THIRD, SCALES};
+use super::{GAP, MIN_PACKETS, MIN_PACKETS_LOST, OF_EACH_THIRD, SCALES};
 use crate::store::{Count, Window};
 
 /// What a port has counted.
@@ -186,16 +186,23 @@ impl Sheets {
     }
 }
 
-/// The value of a series at each of these times, the newest first.
+/// The value of a series at each of these times, the newest first. Across readings that are missing it is not known: traffic may
+/// have begun in between.
 fn stand_at(pages: &[Count], moments: &[Timestamp], stood: &mut Vec<f64>) {
     stood.clear();
     let mut place = 0;
+    let ends = pages.first().zip(pages.last());
+    let span = ends.map_or(0.0, |(newest, oldest)| newest.at.seconds_since(oldest.at));
+    let longest = GAP * span / pages.len().saturating_sub(1).max(1) as f64;
     for at in moments {
         while pages.get(place).is_some_and(|page| page.at > *at) {
             place += 1;
         }
         let later = place.checked_sub(1).and_then(|later| pages.get(later));
-        let page = pages.get(place);
+        let page = pages.get(place).filter(|page| {
+            let step = later.map_or(0.0, |later| later.at.seconds_since(page.at));
+            page.at == *at || step <= longest
+        });
         let count = page.and_then(|page| page.until(later.copied(), *at));
         stood.push(count.unwrap_or(f64::NAN));
     }
@@ -206,4 +213,25 @@ fn rises(stood: &[f64], places: [usize; 4]) -> Option<[f64; 3]> {
     let [a, b, c, d] = places.map(|place| stood.get(place).copied().unwrap_or(f64::NAN));
     let rises = [a - b, b - c, c - d];
     rises.iter().all(|rise| *rise >= 0.0).then_some(rises)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn across_a_missing_reading_a_count_is_not_known() {
+        let at = |seconds: f64| Timestamp(1_700_000_000_000).plus_seconds(seconds);
+        let page = |seconds: f64| Count {
+            at: at(seconds),
+            count: 10.0 * seconds,
+            rise: 0.0,
+        };
+        // Newest first; that of second 30 is missing.
+        let pages: Vec<Count> = [75.0, 60.0, 45.0, 15.0, 0.0].map(page).to_vec();
+        let mut stood = Vec::new();
+        stand_at(&pages, &[50.0, 45.0, 30.0, 15.0, 5.0].map(at), &mut stood);
+        let known: Vec<bool> = stood.iter().map(|count| count.is_finite()).collect();
+        assert_eq!(known, [true, true, false, true, true], "{stood:?}");
+    }
 }

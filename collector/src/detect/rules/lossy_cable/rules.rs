@@ -1,7 +1,7 @@
 //! The numbers that a loss on a cable is compared with.
 
 use super::{
-    ABOVE_OWN, ABOVE_PEERS, ABOVE_SUM, ABOVE_SURPLUS, BEYOND, BROKEN, COMPENSATE, MIN_LOST,
+    ABOVE_OWN, ABOVE_PEERS, ABOVE_SUM, ABOVE_SURPLUS, BEYOND, BROKEN, COMPENSATE, GAP, MIN_LOST,
     MIN_PACKETS, MIN_PACKETS_LOST, OF_EACH_THIRD, OF_SWITCH, SCALES,
 };
 use crate::classes::{LINK_ERRORS, UPLINK_LOSSY};
@@ -39,6 +39,12 @@ fn of_a_loss() -> Vec<Threshold> {
             MIN_PACKETS,
             "packets",
             "keep-alives alone are no evidence (a choice)",
+        ),
+        Threshold::new(
+            "step between two readings, compared with the mean one, within which nothing is known",
+            GAP,
+            "times",
+            "traffic may begin or end while a reading is missing (a choice)",
         ),
         Threshold::new(
             "above the largest surplus of any cable",
