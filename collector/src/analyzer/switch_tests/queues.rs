@@ -59,6 +59,21 @@ fn a_queue_at_a_port_that_sends_more_than_the_others_is_of_flows_that_share_it()
     assert!(with_others(1.5 * bytes).is_empty());
 }
 
+/// A cable that becomes slower takes less of the same flows; however many flows it has, their number explains no queue.
+#[test]
+fn a_queue_at_a_port_that_sends_more_than_the_others_and_less_than_before_is_of_its_cable() {
+    let at = |before, marked| {
+        let mut ports = beside_others(7.5e10);
+        ports[0].marked = marked;
+        lab_after(12, before, &ports).said_by(switch_ports::build)
+    };
+    assert_eq!(at([0.1, 2.0], 1.2e6), ["path-slow link/a:1"]);
+    assert!(at([0.1, 1.25], 1.2e6).is_empty(), "as much as before");
+    // 0.7 % of the packets.
+    assert_eq!(at([0.05, 2.0], 1.3e5), ["path-slow link/a:1"]);
+    assert!(at([0.8, 2.0], 1.3e5).is_empty(), "as many as before");
+}
+
 #[test]
 fn a_queue_is_named_only_where_most_ports_between_switches_mark_far_fewer_packets() {
     let port = |at, marked| Port {

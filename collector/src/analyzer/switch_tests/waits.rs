@@ -120,6 +120,12 @@ fn a_cable_whose_port_waits_more_than_others_and_than_before_is_named() {
         ..slow()
     };
     assert!(named(&[more]).is_empty(), "several flows share it");
+    let less = Port {
+        sent: 3.0 * BYTES,
+        bytes: 1.5 * BYTES,
+        ..slow()
+    };
+    assert_eq!(named(&[less]), ["path-slow link/a:1"]);
 }
 
 #[test]

@@ -15,6 +15,17 @@ const AGO_SECONDS: [f64; 2] = [75.0, 30.0];
 /// How long is remembered what a port did before, after packets last waited there.
 const REMEMBERED_SECONDS: f64 = 600.0;
 
+/// Most that a port sends, compared with before, and least that packets wait there in all: then its traffic does not explain why.
+const LESS: (f64, f64) = (0.7, 1.5);
+
+/// Whether a port sends less than before, and packets wait there more all the same. `waits`: how many times as much for each
+/// packet or byte as before; `sent`: bytes, likewise.
+pub(super) fn sends_less(waits: Option<f64>, sent: Option<f64>) -> bool {
+    let (most_sent, least_waits) = LESS;
+    let both = waits.zip(sent);
+    both.is_some_and(|(waits, sent)| sent <= most_sent && waits * sent >= least_waits)
+}
+
 /// A switch, a port of it and a priority; the last is empty where all are counted together.
 pub(super) type Lane = (SwitchName, String, String);
 
@@ -87,4 +98,42 @@ pub(super) fn numbers() -> Vec<Threshold> {
             "a job pauses for checkpoints (a choice)",
         ),
     ]
+}
+
+/// The numbers of [`sends_less`].
+pub(super) fn numbers_of_less() -> Vec<Threshold> {
+    vec![
+        Threshold::new(
+            "or, whatever the others send: bytes sent, compared with before, at most",
+            LESS.0,
+            "times",
+            "flows that come to share the port send more (a choice)",
+        ),
+        Threshold::new(
+            "and packets that wait, compared with before, at least",
+            LESS.1,
+            "times",
+            "with less traffic fewer wait, unless the cable is slower (a choice)",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sends_less;
+
+    #[test]
+    fn a_port_that_sends_less_while_more_waits_is_not_explained_by_its_traffic() {
+        for (waits, sent, expected) in [
+            (Some(4.0), Some(0.5), true),
+            (Some(f64::INFINITY), Some(0.5), true),
+            // With half of the traffic half as much waits.
+            (Some(1.0), Some(0.5), false),
+            (Some(4.0), Some(0.9), false),
+            (None, Some(0.5), false),
+            (Some(4.0), None, false),
+        ] {
+            assert_eq!(sends_less(waits, sent), expected, "{waits:?} {sent:?}");
+        }
+    }
 }

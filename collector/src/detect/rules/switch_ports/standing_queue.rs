@@ -3,7 +3,7 @@
 //! A port with packets in its queue sends at its full speed unless the other end pauses it. One that marks packets for
 //! congestion, is not paused and sends far less is limited by something that no counter shows. A burst fills a queue for a
 //! short time, and its port is busy then. Flows that share a port by chance do the same with every step of a job; their port
-//! sends more than the switch's others, and a limited one does not. Bursts of small jobs fill all queues equally; a limited port
+//! sends more than the switch's others, and a limited one does not, or less than before. Bursts of small jobs fill all queues equally; a limited port
 //! marks more than the others. Where many ports mark at once, only one that sends much less than its switch's others is limited. A job may
 //! send so that a queue always stands, and less on average while it writes a checkpoint; a port that is limited marks far
 //! more than before.
@@ -17,7 +17,7 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_BYTES,
 };
 
-use super::past::{self, Lane, NEW, Pasts, before};
+use super::past::{self, Lane, NEW, Pasts, before, sends_less};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
@@ -29,8 +29,9 @@ use crate::store::{Increase, NodeHistory};
 
 /// The time in which packets are counted, and the newest part of it in which the condition must hold as well.
 const QUEUE_SECONDS: [f64; 2] = [60.0, 20.0];
-/// Least share of the packets that is marked.
+/// Least share of the packets that is marked, and the same of a port that sends less than before.
 const MIN_MARKED: f64 = 0.01;
+const MIN_MARKED_OF_LESS: f64 = 0.005;
 /// Most of its speed that a port sends.
 const MAX_SENT: f64 = 0.3;
 /// The same of one that marks [`MUCH`], far more than others and than itself before: a link with half of its lanes sends no more.
@@ -56,13 +57,14 @@ const FEWER_THAN_OTHERS: f64 = 0.5;
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed, or {:.0} % if it marks {:.0} % and these comparisons give {:.0} times, and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches, and {NEW:.0} times its own share before; if more than {MOST_AT_ONCE} cables, and {:.0} % of busy ports between switches, have such a queue, or where what was before is not known, it sends at most {FEWER_THAN_OTHERS} times that median",
+        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed, or {:.0} % if it marks {:.0} % and these comparisons give {:.0} times, and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches (or, from {:.1} % on, less than before although more is marked), and is paused for less than {:.0} % of the time; it marks {ABOVE_USUAL:.0} times the median share of busy ports between switches, and {NEW:.0} times its own share before; if more than {MOST_AT_ONCE} cables, and {:.0} % of busy ports between switches, have such a queue, or where what was before is not known, it sends at most {FEWER_THAN_OTHERS} times that median",
         100.0 * MIN_MARKED,
         QUEUE_SECONDS[0],
         100.0 * MAX_SENT,
         100.0 * HALF,
         100.0 * MUCH.0,
         MUCH.1,
+        100.0 * MIN_MARKED_OF_LESS,
         100.0 * MAX_PAUSED,
         100.0 * MOST_SHARE
     )
@@ -75,6 +77,12 @@ pub(super) fn rule() -> Rule {
         Threshold::new(
             "share of packets that are marked",
             MIN_MARKED,
+            "ratio",
+            choice,
+        ),
+        Threshold::new(
+            "the same of a port that sends less than before",
+            MIN_MARKED_OF_LESS,
             "ratio",
             choice,
         ),
@@ -136,6 +144,7 @@ pub(super) fn rule() -> Rule {
         ),
     ];
     let thresholds = thresholds.into_iter().chain(past::numbers());
+    let thresholds = thresholds.chain(past::numbers_of_less());
     let thresholds = thresholds.chain(where_many_stand());
     Rule::new(&PATH_SLOW, thresholds.collect())
 }
@@ -166,7 +175,10 @@ fn where_many_stand() -> Vec<Threshold> {
 
 /// What ports did before packets stood in their queues.
 #[derive(Default)]
-pub(super) struct Queues(Pasts);
+pub(super) struct Queues {
+    marked: Pasts,
+    sent: Pasts,
+}
 
 impl Queues {
     /// How many times its own share before a port marks; `None` where that is not known.
@@ -190,12 +202,31 @@ impl Queues {
                 marked_share(marked, sent)
             })
         };
-        self.0.times_before(lane, now, queue.marked_share(), share)
+        self.marked
+            .times_before(lane, now, queue.marked_share(), share)
+    }
+
+    /// How many times as much as before a port sends; `None` where that is not known.
+    fn times_sent(
+        &mut self,
+        lane: &Lane,
+        history: &NodeHistory,
+        queue: &Queue,
+        now: Timestamp,
+    ) -> Option<f64> {
+        let sent = || {
+            before(
+                history.window(&SWITCH_PORT_TRANSMIT_BYTES, &[&lane.1])?,
+                now,
+            )
+        };
+        self.sent.times_before(lane, now, queue.sent, sent)
     }
 
     /// Cables between switches with such a queue at one end.
     pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        self.0.forget(view.now);
+        self.marked.forget(view.now);
+        self.sent.forget(view.now);
         let mut usual_of: BTreeMap<String, Busy> = BTreeMap::new();
         // With what the port sends, compared with its switch's others; infinite where there are none.
         let mut standing: Vec<(Evidence, f64)> = Vec::new();
@@ -222,7 +253,11 @@ impl Queues {
                     MAX_OF_OTHERS
                 };
                 let is_alone = of_others.is_none_or(|share| share <= most);
-                if times.is_some_and(|times| times < NEW) || !is_alone {
+                let sent = self.times_sent(&lane, history, &queue, view.now);
+                let is_explained = !is_alone || queue.marked_share() < MIN_MARKED;
+                if times.is_some_and(|times| times < NEW)
+                    || is_explained && !sends_less(times, sent)
+                {
                     continue;
                 }
                 let busy = usual_of.entry(priority.to_owned());
@@ -296,7 +331,7 @@ impl Queue {
 
     fn stands(&self) -> bool {
         self.sent > 0.0
-            && self.marked_share() >= MIN_MARKED
+            && self.marked_share() >= MIN_MARKED_OF_LESS
             && self.sent <= HALF * self.speed
             && self.paused <= MAX_PAUSED
     }

@@ -3,7 +3,7 @@
 //! A link that lets less through than it should returns credits late, and the port before it waits more for each byte than before
 //! and than other ports between switches. A slow receiver makes every switch on the way to it wait: there the next switch waits as
 //! well, or it sends at its full speed to where too many send at once. Flows that share a port by chance wait, too; their port
-//! sends more than the switch's others.
+//! sends more than the switch's others, and not less than before.
 
 use railscope_model::fabric::{LinkId, LinkKind, PartId};
 use railscope_model::identity::{Part, SwitchName};
@@ -11,7 +11,7 @@ use railscope_model::metric::{
     SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
 
-use super::past::{self, NEW, Pasts, before};
+use super::past::{self, NEW, Pasts, before, sends_less};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
@@ -42,7 +42,7 @@ const MOST_AT_ONCE: usize = 2;
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; none of its switch's other cables to switches waits a third as long for each byte, and it sends at most {MAX_OF_OTHERS} times the median of these; no other port of the next switch waits {:.0} % as long or sends at {:.0} % of its speed; at most {MOST_AT_ONCE} cables at once",
+        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; none of its switch's other cables to switches waits a third as long for each byte, and it sends at most {MAX_OF_OTHERS} times the median of these, or less than before although more waits; no other port of the next switch waits {:.0} % as long or sends at {:.0} % of its speed; at most {MOST_AT_ONCE} cables at once",
         WAIT_SECONDS[0],
         WAIT_SECONDS[1],
         100.0 * PASSED_ON,
@@ -117,6 +117,7 @@ pub(super) fn rule() -> Rule {
         ),
     ];
     let thresholds = of_port.into_iter().chain(past::numbers());
+    let thresholds = thresholds.chain(past::numbers_of_less());
     Rule {
         signal: SWITCH_PORT_TRANSMIT_WAIT.name,
         ..Rule::new(&PATH_SLOW, thresholds.collect())
@@ -132,6 +133,8 @@ pub(super) struct Waiting {
     epoch: Option<u64>,
     switches: Vec<(SwitchName, Vec<Cable>)>,
     pasts: Pasts,
+    /// Bytes that ports sent before.
+    sent: Pasts,
 }
 
 /// A cable at a port of a switch, and the switch at its other end.
@@ -188,6 +191,7 @@ impl Default for Waiting {
             epoch: None,
             switches: Vec::new(),
             pasts: Pasts::default(),
+            sent: Pasts::default(),
         }
     }
 }
@@ -200,6 +204,7 @@ impl Waiting {
             self.switches = between(view);
         }
         self.pasts.forget(view.now);
+        self.sent.forget(view.now);
         let ports = busy(view, &self.switches, &self.counts);
         if ports.len() < MIN_PEERS {
             return;
@@ -218,11 +223,13 @@ impl Waiting {
                     own.cable.port.to_string(),
                     String::new(),
                 );
-                let before = || own.by_byte_before(view);
+                let waited = || own.by_byte_before(view);
                 let level = own.by_byte();
-                let times = self.pasts.times_before(&lane, view.now, level, before);
+                let times = self.pasts.times_before(&lane, view.now, level, waited);
+                let sent = || before(own.bytes, view.now);
+                let sent = self.sent.times_before(&lane, view.now, own.sent, sent);
                 if times.is_some_and(|times| times >= NEW)
-                    && !is_of_traffic(own, of_switch)
+                    && !is_of_traffic(own, of_switch, sends_less(times, sent))
                     && !is_passed_on(view, own, &self.counts)
                 {
                     found.extend(evidence(view, own, usual));
@@ -286,16 +293,16 @@ fn busy<'a>(
     switches.iter().flat_map(of_switch).collect()
 }
 
-/// Whether the traffic explains the wait: the port sends more than its switch's other cables to switches, or another of these waits,
-/// too, as parallel cables to a busy switch do.
-fn is_of_traffic(own: &Port<'_>, of_switch: &[Port<'_>]) -> bool {
+/// Whether the traffic explains the wait: the port sends more than its switch's other cables to switches, and not less than before,
+/// or another of these waits, too, as parallel cables to a busy switch do.
+fn is_of_traffic(own: &Port<'_>, of_switch: &[Port<'_>], sends_less: bool) -> bool {
     let others = of_switch
         .iter()
         .filter(|other| other.cable.port != own.cable.port);
     let usual = median(others.clone().map(|other| other.sent));
     let sends_more = usual.is_some_and(|usual| own.sent > MAX_OF_OTHERS * usual);
     let waits_too = |other: &Port<'_>| ABOVE_USUAL * other.by_byte() > own.by_byte();
-    sends_more || others.into_iter().any(waits_too)
+    sends_more && !sends_less || others.into_iter().any(waits_too)
 }
 
 /// Whether a counter has stopped at its largest value.
