@@ -135,7 +135,7 @@ fn of_switch() -> Vec<Threshold> {
             "fewer can be separate cable faults (a choice)",
         ),
         Threshold::new(
-            "the same of a switch whose own exporter answers",
+            "the same of a switch whose ports are still reported, where most of these cables are down and do not flap",
             ANSWERING_PARENT_SHARE,
             "ratio",
             "it is not down as a whole (a choice)",

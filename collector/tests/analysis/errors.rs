@@ -171,6 +171,31 @@ fn a_link_that_goes_down_to_train_to_another_speed_does_not_flap() {
 }
 
 #[test]
+fn a_link_that_changes_its_speed_each_time_it_goes_down_flaps() {
+    let bad = |node: usize, seconds: u64, page: String| {
+        let times = [70, 85, 100, 115];
+        let count = times
+            .iter()
+            .filter(|at| node == 2 && seconds >= **at)
+            .count();
+        let series = "railscope_rdma_port_speed_bytes_per_second{device=\"mlx5_1\",port=\"1\"}";
+        let page = if count % 2 == 1 {
+            page.replace(&format!("{series} 5e10"), &format!("{series} 2.5e10"))
+        } else {
+            page
+        };
+        page + &format!(
+            "railscope_rdma_port_errors_total{{device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"}} {count}\n"
+        )
+    };
+    let named = ever(&bad);
+    assert!(
+        named.iter().any(|line| line.contains("port-flapping")),
+        "{named:?}"
+    );
+}
+
+#[test]
 fn links_of_one_switch_that_flap_together_are_its_fault_and_one_after_another_their_own() {
     let found = |times: [[u64; 2]; 4], down: u64| {
         let mut analyzer = Analyzer::default();

@@ -317,7 +317,7 @@ fn ports_slow(view: &View<'_>, nodes: &[(&NodeName, &Ports)], out: &mut Vec<Evid
     let links = nodes.iter().map(|(node, ports)| (*node, ports.rates.len()));
     let others = generations(rates, &links.collect());
     for ((node, own), norm, peers) in slow {
-        if others.contains(node) {
+        if others.contains(&(node, own.port.device.as_str())) {
             continue;
         }
         let (port, rate) = (&own.port, own.value);
@@ -338,29 +338,85 @@ fn ports_slow(view: &View<'_>, nodes: &[(&NodeName, &Ports)], out: &mut Vec<Evid
     }
 }
 
-/// Nodes most of whose links, at least two, are slow, exactly as those of another node are: nodes of another generation, or behind
-/// other switches, are no peers of the rest. `slow`: node, device and rate of each slow link; `links`: how many each node has.
+/// Slow links of nodes of another generation, or behind other switches: half of the node's links, at least two, are slow, and most
+/// of these exactly as the same links of another such node are; its others may run at these rates, too. `slow`: node, device and
+/// rate of each slow link; `links`: how many each node has.
 fn generations<'a>(
     slow: impl Iterator<Item = (&'a NodeName, &'a str, f64)>,
     links: &BTreeMap<&NodeName, usize>,
-) -> BTreeSet<&'a NodeName> {
+) -> BTreeSet<(&'a NodeName, &'a str)> {
     let mut by_node: BTreeMap<&NodeName, BTreeMap<&str, u64>> = BTreeMap::new();
     for (node, device, rate) in slow {
         let slow = by_node.entry(node).or_default();
         slow.insert(device, rate.to_bits());
     }
-    let mut alike: BTreeMap<BTreeMap<&str, u64>, Vec<&NodeName>> = BTreeMap::new();
-    for (node, slow) in by_node {
+    by_node.retain(|node, slow| {
         let all = links.get(node).copied().unwrap_or(0);
-        if slow.len() > 1 && slow.len() as f64 >= MAJORITY * all as f64 {
-            alike.entry(slow).or_default().push(node);
+        slow.len() > 1 && 2 * slow.len() >= all
+    });
+    let mut nodes_with: BTreeMap<(&str, u64), usize> = BTreeMap::new();
+    for (device, rate) in by_node.values().flatten() {
+        *nodes_with.entry((*device, *rate)).or_default() += 1;
+    }
+    let mut found = BTreeSet::new();
+    for (node, slow) in by_node {
+        let alike = slow
+            .iter()
+            .filter(|(device, rate)| nodes_with[&(**device, **rate)] > 1);
+        let alike: Vec<u64> = alike.map(|(_, rate)| *rate).collect();
+        if alike.len() as f64 >= MAJORITY * slow.len() as f64 {
+            let own = slow.into_iter().filter(|(_, rate)| alike.contains(rate));
+            found.extend(own.map(|(device, _)| (node, device)));
         }
     }
-    let alike = alike.into_values().filter(|nodes| nodes.len() > 1);
-    alike.flatten().collect()
+    found
 }
 
 /// Network speeds are given in gigabits.
 fn gigabits(bytes_per_second: f64) -> f64 {
     (bytes_per_second / BYTES_PER_SECOND_PER_GBIT * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slow links of a generation, where these nodes of four links have such rates; 0 is a cable that is not plugged in.
+    fn found(nodes: &[(&str, [f64; 4])]) -> Vec<String> {
+        let names = nodes.iter().map(|(name, _)| name.parse().expect("a name"));
+        let names: Vec<NodeName> = names.collect();
+        let devices = ["d0", "d1", "d2", "d3"];
+        let rates = names.iter().zip(nodes).flat_map(|(name, (_, rates))| {
+            let slow = devices.into_iter().zip(*rates);
+            let slow = slow.filter(|(_, rate)| *rate > 0.0 && *rate < 4.0);
+            slow.map(move |(device, rate)| (name, device, rate))
+        });
+        let links = names
+            .iter()
+            .zip(nodes)
+            .map(|(name, (_, rates))| (name, rates.iter().filter(|rate| **rate > 0.0).count()));
+        let found = generations(rates, &links.collect());
+        let found = found
+            .iter()
+            .map(|(node, device)| format!("{node} {device}"));
+        found.collect()
+    }
+
+    #[test]
+    fn a_generation_is_known_by_most_links_of_two_nodes() {
+        let old = [2.0; 4];
+        let all = [
+            "a d0", "a d1", "a d2", "a d3", "b d0", "b d1", "b d2", "b d3",
+        ];
+        assert_eq!(found(&[("a", old), ("b", old)]), all);
+        assert!(found(&[("a", old)]).is_empty());
+        // A cable of one of them is not plugged in, or slower than its generation.
+        for last in [0.0, 1.0] {
+            let other = [2.0, 2.0, 2.0, last];
+            assert_eq!(found(&[("a", old), ("b", other)]), all[..7]);
+        }
+        // The same link of two nodes is slow.
+        let one = [4.0, 4.0, 4.0, 2.0];
+        assert!(found(&[("a", one), ("b", one)]).is_empty());
+    }
 }

@@ -126,8 +126,8 @@ impl Detector for FlappingPort {
                 "scrapes",
                 "length of the stored history",
             ),
-            moves::kept(),
         ];
+        let thresholds = thresholds.into_iter().chain(moves::numbers()).collect();
         vec![
             Rule::new(&PORT_FLAPPING, thresholds),
             Rule::new(&PORT_DOWN, Vec::new()),
@@ -143,11 +143,17 @@ impl FlappingPort {
         (up, port): (Window<'_>, [&str; 2]),
         losses: usize,
     ) -> usize {
-        let moves = port[0].parse().ok().zip(up.told().last());
-        let moves = moves.map_or(0, |(device, (oldest, _))| {
-            self.moves.since(&Part::Nic(node.clone(), device), oldest)
+        let [device, number] = port;
+        let nic = device
+            .parse()
+            .ok()
+            .map(|device| Part::Nic(node.clone(), device));
+        let moves = nic.zip(number.parse().ok()).zip(up.told().last());
+        let moves = moves.map_or(0, |((nic, number), (oldest, _))| {
+            self.moves.since((&nic, number), oldest)
         });
-        losses.saturating_sub(moves + changes_of_speed(history, up, port))
+        // A cable that is moved may train to another speed.
+        losses.saturating_sub(moves.max(changes_of_speed(history, up, port)))
     }
 
     /// Two losses make a link flap, and then it does until the window holds none.

@@ -67,7 +67,7 @@ impl AfterEffects {
         }
         let is_remaining = |root: &Part, evidence: &Evidence| {
             let explained = accounted.get(root).zip(window_of(evidence));
-            let put_back = misplaced.get(root).zip(window_of_cable(evidence));
+            let put_back = misplaced.get(&evidence.part).zip(window_of_cable(evidence));
             let mut known = explained.into_iter().chain(put_back);
             known.any(|(last, window)| now.seconds_since(*last) <= window)
         };

@@ -11,7 +11,7 @@ use crate::diagnose::incident::Finding;
 
 /// Share of a switch's cables that must be lost before the switch itself is named.
 pub(crate) const PARENT_SHARE: f64 = 0.3;
-/// The same of a switch whose own exporter answers: it is not down as a whole.
+/// The same of a switch whose ports are still reported, where most of the cables are down: it is not down as a whole.
 pub(crate) const ANSWERING_PARENT_SHARE: f64 = 0.5;
 /// Fewest lost cables that make a parent: one cable is a cable.
 pub(crate) const PARENT_MIN_CHILDREN: usize = 3;
@@ -34,7 +34,8 @@ pub(crate) struct Earlier {
 ///
 /// A switch swallows its cables when a good share of them is lost, a host only when all of its are:
 /// three dead rails of eight are three faults, or a card's, and not the host's. Links that have flapped one after another over
-/// minutes are separate faults. `answers`: whether the own exporter of a host or switch answers, if it has one.
+/// minutes are separate faults. `answers`: whether something still
+/// reports the ports of a host or switch, if anything did.
 pub(crate) fn parents(
     fabric: &Fabric,
     findings: &[Finding],
@@ -46,6 +47,7 @@ pub(crate) fn parents(
         .filter(|f| is_lost_cable(f.evidence.class))
         .map(|f| &f.evidence.part)
         .collect();
+    let flapping = flapping(findings);
     let mut alone = earlier.flapping_long.clone();
     // What is down now may be so because of its switch.
     for found in findings.iter().map(|f| &f.evidence) {
@@ -76,10 +78,8 @@ pub(crate) fn parents(
         (host, cables, 1.0, fewest)
     });
     let switches = cables.into_iter().map(|(part, cables)| {
-        let share = match answers(&part) {
-            Some(true) => ANSWERING_PARENT_SHARE,
-            _ => PARENT_SHARE,
-        };
+        let gone = cables.iter().filter(|cable| lost.contains(cable));
+        let share = share_of_switch(gone, &flapping, answers(part));
         (part.clone(), cables, share, PARENT_MIN_CHILDREN)
     });
     let mut parents: BTreeMap<Part, (bool, f64, usize, Part)> = BTreeMap::new();
@@ -112,6 +112,28 @@ pub(crate) fn parents(
         .into_iter()
         .map(|(child, (.., parent))| (child, parent))
         .collect()
+}
+
+/// Cables that flap.
+fn flapping(findings: &[Finding]) -> BTreeSet<&Part> {
+    let all = findings.iter().map(|found| &found.evidence);
+    let flapping = all.filter(|found| found.class == &PORT_FLAPPING);
+    flapping.map(|found| &found.part).collect()
+}
+
+/// Share of a switch's cables that must be lost before the switch itself is named, by those that are: one whose cables flap answers
+/// meanwhile.
+fn share_of_switch<'a>(
+    gone: impl Iterator<Item = &'a Part>,
+    flapping: &BTreeSet<&Part>,
+    answers: Option<bool>,
+) -> f64 {
+    let (flaps, down): (Vec<&Part>, Vec<&Part>) = gone.partition(|cable| flapping.contains(cable));
+    if answers == Some(true) && down.len() > flaps.len() {
+        ANSWERING_PARENT_SHARE
+    } else {
+        PARENT_SHARE
+    }
 }
 
 /// Whether a class implies that a link is down, permanently or repeatedly.

@@ -65,10 +65,13 @@ impl Reseats {
                 });
             }
         }
+        // What is found at a host itself does not wait.
+        let of_itself: BTreeSet<&Part> = findings.iter().map(|own| &own.evidence.part).collect();
         let hosts = held
             .iter()
             .filter_map(|cable| Some(Part::Host(cable.node()?.clone())));
-        let hosts: Vec<_> = hosts.filter(|host| !was_open(host)).collect();
+        let hosts = hosts.filter(|host| !was_open(host) && !of_itself.contains(host));
+        let hosts: Vec<_> = hosts.collect();
         held.extend(hosts);
         held
     }

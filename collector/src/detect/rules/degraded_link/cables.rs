@@ -130,7 +130,9 @@ fn slow(view: &View<'_>) -> Vec<Evidence> {
     let links = slow.keys().filter_map(|id| host_of(*id));
     let links = links.map(|(node, _)| (node, nics_of(view, node)));
     let others = generations(rates, &links.collect());
-    let is_peer = |id: LinkId| host_of(id).is_none_or(|(node, _)| !others.contains(node));
+    let is_peer = |id: LinkId| {
+        host_of(id).is_none_or(|(node, device)| !others.contains(&(node, device.as_str())))
+    };
     let found = |(id, (rate, norm, peers)): (LinkId, (f64, f64, usize))| {
         let part = view.fabric.cable_part(id).filter(|_| is_peer(id))?;
         let statement = format!(

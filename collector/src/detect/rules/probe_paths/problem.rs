@@ -210,7 +210,8 @@ fn suspicious(
     leaves
 }
 
-/// Of such leaves those with the largest excess, as many as have [`MOST_FLOWS`] flows together, and at least one.
+/// Of such leaves those with the largest excess, as many as have [`MOST_FLOWS`] flows together, each counted at either end, and at
+/// least one.
 fn worst(
     view: &View<'_>,
     ways: &mut Ways,

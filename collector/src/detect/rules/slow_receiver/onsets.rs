@@ -1,7 +1,7 @@
 //! When switches began to wait for NICs: hosts do not break in the same seconds, and what a job or a storage system sends begins
 //! at many of them at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
@@ -12,8 +12,10 @@ use crate::detect::detector::View;
 use crate::detect::registry::Threshold;
 use crate::store::{Count, Window};
 
-/// Waits that began closer to each other have one cause.
+/// Waits that began closer to each other, or as close as their scrapes can tell, have one cause.
 const TOGETHER_SECONDS: f64 = 10.0;
+/// Fewest hosts of such waits: of two the beginnings may coincide.
+const MIN_HOSTS: usize = 3;
 /// Share of a port's present wait from which it waited as it does now.
 const BEGUN: f64 = 0.5;
 
@@ -23,10 +25,12 @@ pub(super) struct Onsets(BTreeMap<Part, Onset>);
 
 #[derive(Debug)]
 struct Onset {
-    /// `None` where it began before the history did.
-    began: Option<Timestamp>,
+    /// When, and the seconds between the scrapes before and after; `None` where it began before the history did.
+    began: Option<(Timestamp, f64)>,
     /// When the switch last waited.
     last: Timestamp,
+    /// Whether its host was named: then it stays so, whatever begins later.
+    is_named: bool,
 }
 
 impl Onsets {
@@ -42,48 +46,65 @@ impl Onsets {
             let new = || Onset {
                 began: began(own.wait, own.ticks),
                 last: view.now,
+                is_named: false,
             };
             let nic = own.nic(view).clone();
             self.0.entry(nic).or_insert_with(new).last = view.now;
         }
         waiting.retain(|own| !self.has_company(own.nic(view)));
+        for own in &waiting {
+            if let Some(onset) = self.0.get_mut(own.nic(view)) {
+                onset.is_named = true;
+            }
+        }
         waiting
     }
 
-    /// Whether the wait for a NIC began when that for a NIC of another host did.
+    /// Whether the wait for a NIC began when those for NICs of other hosts did.
     fn has_company(&self, nic: &Part) -> bool {
-        let Some(own) = self.0.get(nic).and_then(|onset| onset.began) else {
+        let own = self.0.get(nic).filter(|onset| !onset.is_named);
+        let Some((own, own_step)) = own.and_then(|onset| onset.began) else {
             return false;
         };
-        let others = self
-            .0
-            .iter()
-            .filter(|(other, _)| other.node() != nic.node());
-        let mut began = others.filter_map(|(_, onset)| onset.began);
-        began.any(|other| own.max(other).seconds_since(own.min(other)) <= TOGETHER_SECONDS)
+        let with_it = |onset: &Onset| {
+            onset.began.is_some_and(|(other, step)| {
+                let apart = own.max(other).seconds_since(own.min(other));
+                apart <= TOGETHER_SECONDS.max(own_step).max(step)
+            })
+        };
+        let together = self.0.iter().filter(|(_, onset)| with_it(onset));
+        let hosts: BTreeSet<_> = together.filter_map(|(nic, _)| nic.node()).collect();
+        hosts.len() >= MIN_HOSTS
     }
 }
 
-/// Since when a port waits so many ticks a second, where the history has the time before, too.
-fn began(wait: Window<'_>, ticks: f64) -> Option<Timestamp> {
+/// Since when a port has waited so many ticks a second, and the step between scrapes then, where the history has the time before,
+/// too.
+fn began(wait: Window<'_>, ticks: f64) -> Option<(Timestamp, f64)> {
     // Newest first.
     let counts: Vec<_> = wait.counts().collect();
-    let waits = |pair: &[Count]| {
-        let seconds = pair[0].at.seconds_since(pair[1].at);
-        pair[0].count - pair[1].count >= BEGUN * ticks * seconds
-    };
-    let first = counts.windows(2).rposition(waits)?;
-    (first + 2 < counts.len()).then(|| counts[first + 1].at)
+    let step = |pair: &[Count]| pair[0].at.seconds_since(pair[1].at);
+    let waits = |pair: &[Count]| pair[0].count - pair[1].count >= BEGUN * ticks * step(pair);
+    let newest = counts.windows(2).position(waits)?;
+    let run = counts[newest..].windows(2).take_while(|pair| waits(pair));
+    let first = newest + run.count() - 1;
+    (first + 2 < counts.len()).then(|| (counts[first + 1].at, step(&counts[first..])))
 }
 
 /// The numbers.
-pub(super) fn numbers() -> [Threshold; 2] {
+pub(super) fn numbers() -> [Threshold; 3] {
     [
         Threshold::new(
-            "waits for NICs of several hosts that began closer to each other, InfiniBand, are no fault of these hosts",
+            "waits for NICs of several hosts that began closer to each other, or within one step of their scrapes, InfiniBand, are no fault of these hosts",
             TOGETHER_SECONDS,
             "s",
             "two scrapes at 5 s (a choice)",
+        ),
+        Threshold::new(
+            "such hosts, at least",
+            MIN_HOSTS as f64,
+            "hosts",
+            "of two the beginnings may coincide (a choice)",
         ),
         Threshold::new(
             "share of its present wait from which a port counts as having begun to wait, InfiniBand",

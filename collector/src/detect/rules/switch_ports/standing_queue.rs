@@ -118,6 +118,17 @@ pub(super) fn rule() -> Rule {
             "times",
             choice,
         ),
+    ];
+    let thresholds = thresholds.into_iter().chain(against_others());
+    let thresholds = thresholds.chain(past::numbers());
+    let thresholds = thresholds.chain(past::numbers_of_less());
+    let thresholds = thresholds.chain(where_many_stand());
+    Rule::new(&PATH_SLOW, thresholds.collect())
+}
+
+/// The numbers of what others do.
+fn against_others() -> Vec<Threshold> {
+    vec![
         Threshold::new(
             "share of the time in pause, at most",
             MAX_PAUSED,
@@ -142,11 +153,7 @@ pub(super) fn rule() -> Rule {
             "times",
             "bursts fill all queues alike (a choice)",
         ),
-    ];
-    let thresholds = thresholds.into_iter().chain(past::numbers());
-    let thresholds = thresholds.chain(past::numbers_of_less());
-    let thresholds = thresholds.chain(where_many_stand());
-    Rule::new(&PATH_SLOW, thresholds.collect())
+    ]
 }
 
 /// The numbers that apply where many queues stand at once.
