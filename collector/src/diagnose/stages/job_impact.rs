@@ -343,17 +343,17 @@ fn is_idle(incident: &Incident, history: &History, jobs: &Jobs, now: Timestamp) 
     let others_work = || {
         jobs.iter().next().is_some() || history.fresh_nodes(now).any(|(_, one)| any_is_busy(one))
     };
-    let are_known = tells || (does_nothing(said) && others_work());
+    let are_known = tells || (does_nothing(said, IDLE_SECONDS) && others_work());
     are_known && jobs.of_node(node).next().is_none()
 }
 
-/// Whether a node has GPUs that were all unused for the last [`IDLE_SECONDS`] that it reported.
-pub(crate) fn does_nothing(node: &NodeHistory) -> bool {
+/// Whether a node has GPUs that were all unused for the last `seconds` that it reported.
+pub(crate) fn does_nothing(node: &NodeHistory, seconds: f64) -> bool {
     let mut gpus = node.series(&GPU_UTILIZATION).peekable();
     let is_unused = |window: Window<'_>| {
         let newest = window.latest().map(|(newest, _)| newest);
         let mut unused = window.told().take_while(|(_, share)| *share < MOST_UNUSED);
-        let is_old = |at| newest.is_some_and(|newest| newest.seconds_since(at) >= IDLE_SECONDS);
+        let is_old = |at| newest.is_some_and(|newest| newest.seconds_since(at) >= seconds);
         unused.any(|(at, _)| is_old(at))
     };
     gpus.peek().is_some() && gpus.all(|(_, window)| is_unused(window))

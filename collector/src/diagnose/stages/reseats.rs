@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 use railscope_model::metric::{
-    Metric, NIC_PRIORITY_BYTES, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES,
+    GPU_UTILIZATION, Metric, NIC_PRIORITY_BYTES, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES,
 };
 
 use crate::classes::{LINK_ERRORS, PORT_DOWN};
@@ -20,6 +20,9 @@ use crate::store::{History, Increase, NodeHistory};
 const RESEAT_SECONDS: f64 = 300.0;
 /// How long a cable that was down is remembered: one that goes down again is not reseated (a choice).
 const REMEMBERED_SECONDS: f64 = 1_800.0;
+/// A node that reports nothing any more was idle if it was so for as long before: nodes are switched off soon after the last job
+/// (a choice).
+const IDLE_BEFORE_OFF_SECONDS: f64 = 10.0;
 /// Bytes per second of a port that keep-alives alone do not send (a choice).
 const KEEP_ALIVE: f64 = 1e6;
 
@@ -45,7 +48,7 @@ impl Reseats {
         };
         let down: BTreeSet<&Part> = of(&PORT_DOWN).map(|evidence| &evidence.part).collect();
         for part in &down {
-            if !was_open(part) && is_on_idle_node(part, (history, jobs)) {
+            if !was_open(part) && is_on_idle_node(part, (history, jobs, now)) {
                 self.0.entry((*part).clone()).or_insert(now);
             }
         }
@@ -54,7 +57,7 @@ impl Reseats {
         held.retain(|part| {
             let since = self.0.get(part);
             since.is_some_and(|since| now.seconds_since(*since) < RESEAT_SECONDS)
-                && is_on_idle_node(part, (history, jobs))
+                && is_on_idle_node(part, (history, jobs, now))
         });
         for cables in cables_of_switches(fabric, &down).into_values() {
             let lost = || cables.iter().filter(|(cable, _)| down.contains(cable));
@@ -77,21 +80,32 @@ impl Reseats {
     }
 }
 
-/// Whether it is a cable of a node that runs no known job, and did not compute, send or receive in the last minute.
-fn is_on_idle_node(cable: &Part, (history, jobs): (&History, &Jobs)) -> bool {
+/// Whether it is a cable of a node that runs no known job, and did not compute, send or receive lately, or before it became silent.
+fn is_on_idle_node(cable: &Part, (history, jobs, now): (&History, &Jobs, Timestamp)) -> bool {
     let Part::HostLink(name, _) = cable else {
         return false;
     };
     history.node(name).is_some_and(|node| {
-        does_nothing(node) && carries_nothing(node) && jobs.of_node(name).next().is_none()
+        let is_off = node
+            .series(&GPU_UTILIZATION)
+            .all(|(_, gpu)| gpu.is_late(now));
+        let seconds = if is_off {
+            IDLE_BEFORE_OFF_SECONDS
+        } else {
+            IDLE_SECONDS
+        };
+        does_nothing(node, seconds)
+            && carries_nothing(node, seconds)
+            && jobs.of_node(name).next().is_none()
     })
 }
 
-/// Whether its RDMA ports have counters of bytes, and neither these nor their priorities have carried more than keep-alives.
-fn carries_nothing(node: &NodeHistory) -> bool {
+/// Whether its RDMA ports have counters of bytes, and neither these nor their priorities have carried more than keep-alives for the
+/// last `seconds` that they reported, or in the newest step.
+fn carries_nothing(node: &NodeHistory, seconds: f64) -> bool {
     let rates = |metric: &'static Metric| {
         let ports = node.series(metric);
-        ports.map(|(_, window)| window.increase(IDLE_SECONDS).map(Increase::rate))
+        ports.map(move |(_, window)| window.newest_increase(seconds).map(Increase::rate))
     };
     let mut of_rdma = rates(&RDMA_PORT_RECEIVE_BYTES)
         .chain(rates(&RDMA_PORT_TRANSMIT_BYTES))
@@ -100,4 +114,32 @@ fn carries_nothing(node: &NodeHistory) -> bool {
         && of_rdma
             .chain(rates(&NIC_PRIORITY_BYTES))
             .all(|rate| rate.is_some_and(|rate| rate < KEEP_ALIVE))
+}
+
+#[cfg(test)]
+mod tests {
+    use railscope_model::identity::NodeName;
+
+    use super::*;
+
+    /// A node computes and sends until second 100, then neither, and is last heard of at second 115.
+    #[test]
+    fn a_node_that_is_switched_off_soon_after_its_job_was_idle() {
+        let at = |seconds: u64| Timestamp(1_700_000_000_000 + seconds * 1000);
+        let node: NodeName = "node-1".parse().expect("a name");
+        let mut history = History::default();
+        for seconds in (5..=115).step_by(5) {
+            let (busy, bytes) = (u64::from(seconds <= 100), seconds.min(100) * 1_000_000_000);
+            let labels = "device=\"mlx5_0\",port=\"1\"";
+            let page = format!(
+                "railscope_gpu_utilization_ratio{{gpu=\"0\"}} {busy}\n\
+                 railscope_rdma_port_transmit_bytes_total{{{labels}}} {bytes}\n"
+            );
+            history.node_mut(&node).ingest(&page, at(seconds));
+        }
+        let cable = Part::HostLink(node, "mlx5_0/1".parse().expect("a port"));
+        let is_idle = |now| is_on_idle_node(&cable, (&history, &Jobs::default(), at(now)));
+        assert!(!is_idle(115));
+        assert!(is_idle(130));
+    }
 }
