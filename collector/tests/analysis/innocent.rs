@@ -400,3 +400,36 @@ fn one_old_sample_of_a_clock_is_no_slow_gpu_and_two_are() {
         .find(|seconds| critical(*seconds, true) > 0);
     assert_eq!(first, Some(635));
 }
+
+/// The port of rail 0 of node 4 is down from second 100, and rail 3 carries its bytes, too.
+#[test]
+fn a_port_that_carries_the_bytes_of_one_that_is_down_has_no_neighbour() {
+    let fault = |index: usize, seconds: u64, page: String| {
+        let is_it = index == 4;
+        let before = seconds.min(100) as f64;
+        let after = seconds as f64 - before;
+        let bytes = of_gpus(|rail| {
+            let share = match rail {
+                0 if is_it => 0.0,
+                3 if is_it => 2.0,
+                _ => 1.0,
+            };
+            let bytes = 1e9 * (before + share * after);
+            let way = |way| {
+                format!(
+                    "railscope_rdma_port_{way}_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {bytes}\n"
+                )
+            };
+            ["transmit", "receive"].map(way).concat()
+        });
+        let up = |up| format!("railscope_rdma_port_up{{device=\"mlx5_0\",port=\"1\"}} {up}\n");
+        let is_down = is_it && seconds > 100;
+        let page = if is_down {
+            page.replace(&up(1), &up(0))
+        } else {
+            page
+        };
+        page + &bytes
+    };
+    check(&fault, &["port-down link/n4:mlx5_0/1 gpus=1 [gpu/n4:0]"]);
+}

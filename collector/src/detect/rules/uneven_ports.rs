@@ -1,7 +1,10 @@
 //! Ports of a node that move more than its job gives them: traffic from outside the job.
 
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort};
-use railscope_model::metric::{Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES};
+use railscope_model::metric::{
+    Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_UP,
+};
 use railscope_model::reading::Labels;
 
 use crate::assemble::netdev::port_named;
@@ -124,6 +127,7 @@ impl Detector for UnevenPorts {
             self.kept.refresh(history, rests_on, || rows(history));
         }
         let nodes = view.history.fresh_nodes(view.now);
+        let nodes = nodes.filter(|(_, history)| !has_lost_a_port(history, view.now));
         let ports = |history| self.kept.of(history).map_or(&[][..], Vec::as_slice);
         let all: Vec<_> = nodes
             .flat_map(|(node, history)| of_node(node, history, ports(history)))
@@ -149,7 +153,7 @@ impl Detector for UnevenPorts {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job; a rail on which all nodes of a small job, or several nodes without a known job, move as much is loaded by design.",
+            check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job; a rail on which all nodes of a small job, or several nodes without a known job, move as much is loaded by design. A node of which a port is down, or was in that time, is not judged: its job sends through the others.",
             threshold: format!(
                 "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, half of it in each third of that time, in both directions (the rails of uneven jobs differ by 12 %)",
                 100.0 * MIN_EXCESS
@@ -201,6 +205,16 @@ impl Detector for UnevenPorts {
         ]);
         vec![Rule::new(&NOISY_NEIGHBOUR, thresholds)]
     }
+}
+
+/// Whether a port of the node is down, or was within the window, and was up before: its job sends through the others then.
+fn has_lost_a_port(history: &NodeHistory, now: Timestamp) -> bool {
+    let ports = history.series(&RDMA_PORT_UP);
+    let mut changed = ports.filter(|(_, up)| up.moves());
+    changed.any(|(_, up)| {
+        let mut lately = up.told_within(now, WINDOW_SECONDS);
+        lately.any(|(_, is_up)| is_up == 0.0)
+    })
 }
 
 /// The ports of a node.
