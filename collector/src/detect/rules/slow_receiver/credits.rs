@@ -208,7 +208,8 @@ impl Credits {
                 )
         };
         let slow = waiting.iter().filter(is_slow).filter(|own| is_new(own));
-        let alone = onsets.alone(view, slow.copied().collect()).into_iter();
+        let slow = slow.copied().collect();
+        let alone = onsets.alone(view, &waiting, slow).into_iter();
         alone
             .filter_map(|own| before.holds(view, own, usual))
             .collect()

@@ -34,15 +34,17 @@ struct Onset {
 }
 
 impl Onsets {
-    /// Notes ports that wait for their NICs. Returns those whose wait did not begin when that for a NIC of another host did.
+    /// Notes ports that wait for their NICs, whyever they do. Returns the suspects among them whose wait did not begin when that for
+    /// a NIC of another host did.
     pub(super) fn alone<'a, 'b>(
         &mut self,
         view: &View<'_>,
-        mut waiting: Vec<&'b Waits<'a>>,
+        waiting: &[&Waits<'_>],
+        mut suspects: Vec<&'b Waits<'a>>,
     ) -> Vec<&'b Waits<'a>> {
         let is_over = |onset: &Onset| view.now.seconds_since(onset.last) > WINDOW_SECONDS;
         self.0.retain(|_, onset| !is_over(onset));
-        for own in &waiting {
+        for own in waiting {
             let new = || Onset {
                 began: began(own.wait, own.ticks),
                 last: view.now,
@@ -51,13 +53,13 @@ impl Onsets {
             let nic = own.nic(view).clone();
             self.0.entry(nic).or_insert_with(new).last = view.now;
         }
-        waiting.retain(|own| !self.has_company(own.nic(view)));
-        for own in &waiting {
+        suspects.retain(|own| !self.has_company(own.nic(view)));
+        for own in &suspects {
             if let Some(onset) = self.0.get_mut(own.nic(view)) {
                 onset.is_named = true;
             }
         }
-        waiting
+        suspects
     }
 
     /// Whether the wait for a NIC began when those for NICs of other hosts did.
