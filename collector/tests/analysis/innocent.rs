@@ -433,3 +433,29 @@ fn a_port_that_carries_the_bytes_of_one_that_is_down_has_no_neighbour() {
     };
     check(&fault, &["port-down link/n4:mlx5_0/1 gpus=1 [gpu/n4:0]"]);
 }
+
+/// GPU 2 of node 1 is idle until second 100, and its clock rises within the first samples of its job.
+#[test]
+fn a_gpu_whose_clock_was_low_while_it_was_idle_is_not_slow() {
+    let fault = |lowest: f64| {
+        move |index: usize, seconds: u64, page: String| {
+            reporting(&page, seconds, |gpu| {
+                let is_it = (index, gpu) == (1, 2);
+                Reported {
+                    utilization: if is_it && seconds < 100 { 0.0 } else { 1.0 },
+                    megahertz: match seconds {
+                        ..100 if is_it => 345.0,
+                        100..115 if is_it => 1200.0,
+                        _ if is_it => lowest,
+                        _ => 1980.0,
+                    },
+                    watts: 600.0,
+                    is_capped: false,
+                }
+            })
+        }
+    };
+    let found = |lowest| !ever(&fault(lowest)).is_empty();
+    assert!(!found(1980.0));
+    assert!(found(1200.0));
+}

@@ -62,15 +62,26 @@ impl Usual {
         })
     }
 
-    /// Whether a GPU has run far below the others, and not because it has more to do: at its power limit a GPU that works
-    /// harder runs slower.
+    /// Whether a GPU has run far below the others while it computed, and not because it has more to do: at its power limit a GPU
+    /// that works harder runs slower. An idle GPU has a low clock; a single idle sample falls between two steps.
     fn is_low(&self, now: Timestamp, gpu: &Listed<'_>) -> bool {
         let Some(clock) = gpu.clock() else {
             return false;
         };
         let limit = (1.0 - MIN_DROP) * self.clock_hertz;
         let mut is_seen_so_long = false;
+        let mut busy = gpu.busy_within(f64::INFINITY).peekable();
+        let mut was_idle = false;
         for (at, clock) in clock.told() {
+            while busy.next_if(|(then, _)| *then > at).is_some() {}
+            if busy.peek().is_some_and(|(_, is_busy)| !is_busy) {
+                if was_idle {
+                    return false;
+                }
+                was_idle = true;
+                continue;
+            }
+            was_idle = false;
             if clock > limit {
                 return false;
             }
