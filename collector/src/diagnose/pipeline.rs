@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
-use railscope_model::identity::Part;
+use railscope_model::identity::{NodeName, Part};
 
 use super::incident::{
     CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
 };
 use crate::classes::{
-    Class, FABRIC_STORM, HOST_DOWN, MISCABLED_RAIL, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN,
-    Severity, UPLINK_DOWN,
+    Class, FABRIC_STORM, GPU_ERROR, GPU_LOST, HOST_DOWN, MISCABLED_RAIL, NVLINK_DOWN, PORT_DOWN,
+    PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
 };
 use crate::diagnose::stages::after_effects::AfterEffects;
 use crate::diagnose::stages::hold_down::Losses;
@@ -243,7 +243,16 @@ impl Tracker {
         let was_open = |part: &Part| {
             closed.contains_key(part) || open.get(part).is_some_and(|suspect| suspect.open)
         };
-        self.reseats.held(fabric, seen, findings, was_open)
+        // The action of these incidents is to switch the node off and on.
+        let in_repair: BTreeSet<_> = open
+            .values()
+            .map(|suspect| &suspect.incident)
+            .filter(|incident| [&GPU_LOST, &GPU_ERROR, &NVLINK_DOWN].contains(&incident.class))
+            .filter_map(|incident| incident.root.node())
+            .collect();
+        let is_in_repair = |node: &NodeName| in_repair.contains(node);
+        let reseats = &mut self.reseats;
+        reseats.held(fabric, seen, findings, was_open, is_in_repair)
     }
 
     /// A part is suspected in this tick, or known for certain, among all that are `named` and cables that are `waiting`.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, Timestamp};
-use railscope_model::identity::Part;
+use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{
     GPU_UTILIZATION, Metric, NIC_PRIORITY_BYTES, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES,
 };
@@ -26,38 +26,62 @@ const IDLE_BEFORE_OFF_SECONDS: f64 = 10.0;
 /// Bytes per second of a port that keep-alives alone do not send (a choice).
 const KEEP_ALIVE: f64 = 1e6;
 
-/// Cables that were held, and when each was first found to be down.
+/// Cables that were held.
 #[derive(Debug, Default)]
-pub(crate) struct Reseats(BTreeMap<Part, Timestamp>);
+pub(crate) struct Reseats(BTreeMap<Part, Held>);
+
+#[derive(Debug)]
+struct Held {
+    /// When the cable was first found to be down.
+    since: Timestamp,
+    /// Whether an incident of its node asked then to switch the node off.
+    is_in_repair: bool,
+}
 
 impl Reseats {
-    /// Cables whose incident waits, and hosts that lost such cables: their node is idle, they have been down for a short time, and
-    /// not before. Errors of such a cable wait with it. Those of three or more hosts of one switch are no reseating.
+    /// Cables whose incident waits, and hosts that lost such cables: their node is idle, or went off where an incident asks for it,
+    /// they have been down for a short time, and not before. Errors of such a cable wait with it. Those of three or more hosts of
+    /// one switch are no reseating.
     pub(crate) fn held(
         &mut self,
         fabric: &Fabric,
         (history, jobs, now): (&History, &Jobs, Timestamp),
         findings: &[Finding],
         was_open: impl Fn(&Part) -> bool,
+        is_in_repair: impl Fn(&NodeName) -> bool,
     ) -> BTreeSet<Part> {
         self.0
-            .retain(|_, since| now.seconds_since(*since) <= REMEMBERED_SECONDS);
+            .retain(|_, held| now.seconds_since(held.since) <= REMEMBERED_SECONDS);
+        let may_wait = |(name, node): (&NodeName, &NodeHistory), is_in_repair| {
+            is_idle(node, now) && jobs.of_node(name).next().is_none()
+                || is_off(node, now) && is_in_repair
+        };
         let of = |class| {
             let all = findings.iter().map(|found| &found.evidence);
             all.filter(move |evidence| evidence.class == class)
         };
         let down: BTreeSet<&Part> = of(&PORT_DOWN).map(|evidence| &evidence.part).collect();
-        for part in &down {
-            if !was_open(part) && is_on_idle_node(part, (history, jobs, now)) {
-                self.0.entry((*part).clone()).or_insert(now);
+        for part in down.iter().filter(|part| !was_open(part)) {
+            let Some(host) = host_of(part, history) else {
+                continue;
+            };
+            let is_in_repair = is_in_repair(host.0);
+            if may_wait(host, is_in_repair) {
+                let since = now;
+                let new = Held {
+                    since,
+                    is_in_repair,
+                };
+                self.0.entry((*part).clone()).or_insert(new);
             }
         }
         let errors = of(&LINK_ERRORS).map(|evidence| &evidence.part);
         let mut held: BTreeSet<Part> = down.iter().copied().chain(errors).cloned().collect();
         held.retain(|part| {
-            let since = self.0.get(part);
-            since.is_some_and(|since| now.seconds_since(*since) < RESEAT_SECONDS)
-                && is_on_idle_node(part, (history, jobs, now))
+            let (Some(held), Some(host)) = (self.0.get(part), host_of(part, history)) else {
+                return false;
+            };
+            now.seconds_since(held.since) < RESEAT_SECONDS && may_wait(host, held.is_in_repair)
         });
         for cables in cables_of_switches(fabric, &down).into_values() {
             let lost = || cables.iter().filter(|(cable, _)| down.contains(cable));
@@ -80,24 +104,28 @@ impl Reseats {
     }
 }
 
-/// Whether it is a cable of a node that runs no known job, and did not compute, send or receive lately, or before it became silent.
-fn is_on_idle_node(cable: &Part, (history, jobs, now): (&History, &Jobs, Timestamp)) -> bool {
+/// The node at whose NIC a cable ends.
+fn host_of<'a>(cable: &'a Part, history: &'a History) -> Option<(&'a NodeName, &'a NodeHistory)> {
     let Part::HostLink(name, _) = cable else {
-        return false;
+        return None;
     };
-    history.node(name).is_some_and(|node| {
-        let is_off = node
-            .series(&GPU_UTILIZATION)
-            .all(|(_, gpu)| gpu.is_late(now));
-        let seconds = if is_off {
-            IDLE_BEFORE_OFF_SECONDS
-        } else {
-            IDLE_SECONDS
-        };
-        does_nothing(node, seconds)
-            && carries_nothing(node, seconds)
-            && jobs.of_node(name).next().is_none()
-    })
+    Some((name, history.node(name)?))
+}
+
+/// Whether a node did not compute, send or receive lately, or before it became silent.
+fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
+    let seconds = if is_off(node, now) {
+        IDLE_BEFORE_OFF_SECONDS
+    } else {
+        IDLE_SECONDS
+    };
+    does_nothing(node, seconds) && carries_nothing(node, seconds)
+}
+
+/// Whether a node that reported GPUs does so no more.
+fn is_off(node: &NodeHistory, now: Timestamp) -> bool {
+    let mut gpus = node.series(&GPU_UTILIZATION).peekable();
+    gpus.peek().is_some() && gpus.all(|(_, gpu)| gpu.is_late(now))
 }
 
 /// Whether its RDMA ports have counters of bytes, and neither these nor their priorities have carried more than keep-alives for the
@@ -118,18 +146,22 @@ fn carries_nothing(node: &NodeHistory, seconds: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use railscope_model::identity::NodeName;
-
     use super::*;
+    use crate::detect::detector::{Evidence, Explanation};
 
-    /// A node computes and sends until second 100, then neither, and is last heard of at second 115.
-    #[test]
-    fn a_node_that_is_switched_off_soon_after_its_job_was_idle() {
-        let at = |seconds: u64| Timestamp(1_700_000_000_000 + seconds * 1000);
+    const DOWN_AT: u64 = 125;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp(1_700_000_000_000 + seconds * 1000)
+    }
+
+    /// A node that computes and sends until a second, then neither, and is last heard of at second 115.
+    fn switched_off(busy_until: u64) -> History {
         let node: NodeName = "node-1".parse().expect("a name");
         let mut history = History::default();
         for seconds in (5..=115).step_by(5) {
-            let (busy, bytes) = (u64::from(seconds <= 100), seconds.min(100) * 1_000_000_000);
+            let busy = u64::from(seconds <= busy_until);
+            let bytes = seconds.min(busy_until) * 1_000_000_000;
             let labels = "device=\"mlx5_0\",port=\"1\"";
             let page = format!(
                 "railscope_gpu_utilization_ratio{{gpu=\"0\"}} {busy}\n\
@@ -137,9 +169,56 @@ mod tests {
             );
             history.node_mut(&node).ingest(&page, at(seconds));
         }
-        let cable = Part::HostLink(node, "mlx5_0/1".parse().expect("a port"));
-        let is_idle = |now| is_on_idle_node(&cable, (&history, &Jobs::default(), at(now)));
-        assert!(!is_idle(115));
-        assert!(is_idle(130));
+        history
+    }
+
+    /// Whether the loss of its cable waits at a time, where an incident asks to switch the node off or none does.
+    fn waits(history: &History, is_in_repair: bool, now: u64) -> bool {
+        let cable: Part = "link/node-1:mlx5_0/1".parse().expect("a cable");
+        let evidence = Evidence {
+            detector: "test",
+            signal: "",
+            class: &PORT_DOWN,
+            effect: 1.0,
+            statement: String::new(),
+            victims: Vec::new(),
+            related: Vec::new(),
+            alike: Vec::new(),
+            part: cable.clone(),
+        };
+        let explanation = Explanation {
+            check: "",
+            threshold: String::new(),
+            clears: "",
+        };
+        let found = [Finding {
+            evidence,
+            explanation,
+        }];
+        let mut reseats = Reseats::default();
+        let (fabric, jobs) = (Fabric::default(), Jobs::default());
+        let mut held = |seconds, is_in_repair| {
+            let seen = (history, &jobs, at(seconds));
+            reseats.held(&fabric, seen, &found, |_| false, |_| is_in_repair)
+        };
+        held(DOWN_AT, is_in_repair);
+        // The incident may be over before the node is back.
+        held(now, false).contains(&cable)
+    }
+
+    #[test]
+    fn a_node_that_is_switched_off_soon_after_its_job_was_idle() {
+        let history = switched_off(100);
+        assert!(waits(&history, false, 130) && waits(&history, false, 420));
+        assert!(!waits(&history, false, 430));
+        assert!(!waits(&switched_off(110), false, 130));
+    }
+
+    #[test]
+    fn a_node_with_a_lost_gpu_may_be_switched_off_while_it_computes() {
+        let history = switched_off(115);
+        assert!(!waits(&history, false, 130));
+        assert!(waits(&history, true, 130) && waits(&history, true, 420));
+        assert!(!waits(&history, true, 430));
     }
 }
