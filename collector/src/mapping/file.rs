@@ -46,7 +46,9 @@ struct RawFile {
 struct RawJoin {
     from: Spanned<String>,
     on: BTreeMap<String, String>,
+    #[serde(default)]
     take: Vec<String>,
+    value: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -105,6 +107,7 @@ struct RawFound {
     value: Option<String>,
     #[serde(rename = "as")]
     spelling: Option<String>,
+    numbers: Option<[String; 3]>,
     map: Option<HashMap<String, String>>,
 }
 
@@ -179,6 +182,7 @@ fn check(raw: &RawFile) -> Result<Mapping, Wrong> {
             from: pattern(&join.from, &format!("join[{index}].from"))?,
             on: join.on.clone(),
             take: join.take.clone(),
+            value: join.value.clone(),
         })
     });
     let common = Common {
@@ -329,10 +333,14 @@ fn check_labels(
             Some((
                 _,
                 Ok(LabelRule::Spelled {
-                    label, spelling, ..
+                    label,
+                    numbers,
+                    spelling,
+                    ..
                 }),
             )) => Ok(LabelRule::Spelled {
                 label,
+                numbers,
                 spelling,
                 required,
             }),
@@ -361,6 +369,11 @@ fn check_label(raw: &RawLabel) -> Result<LabelRule, String> {
         other => Err(format!("as = {other:?}: expected \"pci\" or \"guid\"")),
     });
     let spelling = spelling.transpose()?;
+    if found.numbers.is_some() && !matches!(spelling, Some(Spelling::Pci)) {
+        return Err(String::from(
+            "numbers without as = \"pci\": they are those of a PCI address",
+        ));
+    }
     match (&found.regex, &found.map) {
         (Some(_), Some(_)) => Err(String::from("both regex and map: expected one of them")),
         (Some(_), None) | (None, Some(_)) if spelling.is_some() => {
@@ -381,6 +394,7 @@ fn check_label(raw: &RawLabel) -> Result<LabelRule, String> {
         (None, None) => Ok(match spelling {
             Some(spelling) => LabelRule::Spelled {
                 label,
+                numbers: found.numbers.clone(),
                 spelling,
                 required: true,
             },

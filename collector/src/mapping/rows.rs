@@ -34,6 +34,19 @@ pub(super) struct Join {
     /// Label of that series -> the label of the same value here.
     pub(super) on: BTreeMap<String, String>,
     pub(super) take: Vec<String>,
+    /// Label that its value, a whole number, is.
+    pub(super) value: Option<String>,
+}
+
+impl Join {
+    /// What a series that it matches gives others.
+    pub(super) fn given(&self, series: &Series<'_>) -> Vec<(String, String)> {
+        let own = |label: &String| Some((label.clone(), series.label(label)?.into()));
+        let is_whole = series.value >= 0.0 && series.value.fract() == 0.0;
+        let value = self.value.iter().filter(|_| is_whole);
+        let value = value.map(|label| (label.clone(), series.value.to_string()));
+        self.take.iter().filter_map(own).chain(value).collect()
+    }
 }
 
 /// One series name, or several by a pattern, and what becomes of them.
@@ -103,6 +116,8 @@ pub(super) enum LabelRule {
     /// An identity in the spelling of Railscope.
     Spelled {
         label: String,
+        /// Labels with the numbers of domain, bus and device, for a series whose label is empty.
+        numbers: Option<[String; 3]>,
         spelling: Spelling,
         required: bool,
     },
@@ -173,6 +188,14 @@ impl Found<'_> {
         self.series.label(name).or_else(beside)
     }
 
+    /// The PCI address of these numbers; without a bus there is none, a domain or device that is not there is 0.
+    fn pci(&self, [domain, bus, device]: &[String; 3]) -> Option<String> {
+        let number = |name: &String| self.text(name).parse::<u32>().ok();
+        let (domain, device) = (number(domain).unwrap_or(0), number(device).unwrap_or(0));
+        let bus = number(bus)?;
+        Some(format!("{domain:04x}:{bus:02x}:{device:02x}.0"))
+    }
+
     /// As Prometheus sees it: a label that is not there is empty.
     fn text(&self, name: &str) -> Cow<'_, str> {
         self.label(name).unwrap_or_default()
@@ -215,10 +238,14 @@ impl LabelRule {
             })),
             Self::Spelled {
                 label,
+                numbers,
                 spelling,
                 required,
             } => match found.text(label) {
-                text if text.is_empty() && !required => Ok(Some(String::new())),
+                text if text.is_empty() => match numbers.as_ref().and_then(|all| found.pci(all)) {
+                    None if !required => Ok(Some(String::new())),
+                    numbered => spelling.apply(&numbered.unwrap_or_default()).map(Some),
+                },
                 text => spelling.apply(&text).map(Some),
             },
             Self::Mapped { label, words } => Ok(words.get(&*found.text(label)).cloned()),

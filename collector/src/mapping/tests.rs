@@ -5,7 +5,7 @@ use super::*;
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{
     CPU_MAX_FREQUENCY, CPU_THROTTLES, FAN_SPEED, GPU_UTILIZATION, Metric, NODE_POWER_ON,
-    SENSOR_ALARM, SENSOR_TEMPERATURE, SOFTNET_DROPPED, WORKLOAD,
+    PCIE_LINK_WIDTH, SENSOR_ALARM, SENSOR_TEMPERATURE, SOFTNET_DROPPED, WORKLOAD,
 };
 
 use crate::config::Target;
@@ -83,6 +83,10 @@ const WRONG: &[(&str, &str)] = &[
     (
         "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\nlabels.gpu = { label = \"g\", as = \"uuid\" }",
         "5:14: row[0].labels.gpu: as = \"uuid\": expected \"pci\" or \"guid\"",
+    ),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\nlabels.gpu = { label = \"g\", numbers = [\"a\", \"b\", \"c\"] }",
+        "5:14: row[0].labels.gpu: numbers without as = \"pci\": they are those of a PCI address",
     ),
     (
         "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\nequals = 1\nbit = 2",
@@ -208,6 +212,28 @@ fn copies_of_a_value_for_several_containers_are_one_value() {
     let page = "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",pod=\"a\"} 40\nDCGM_FI_DEV_GPU_UTIL{gpu=\"0\",pod=\"b\"} 40\n";
     let read = built_in("dcgm-exporter").translate(page, at(0));
     assert_eq!(value(&read, &GPU_UTILIZATION), Some(0.4));
+}
+
+#[test]
+fn index_and_address_of_a_gpu_may_be_values_of_other_series() {
+    let page = "nvidia_smi_gpu_info{name=\"NVIDIA GB200\",uuid=\"ae46\",vbios_version=\"97\"} 1\n\
+        nvidia_smi_index{uuid=\"ae46\"} 3\n\
+        nvidia_smi_pci_domain{uuid=\"ae46\"} 25\n\
+        nvidia_smi_pci_bus{uuid=\"ae46\"} 170\n\
+        nvidia_smi_utilization_gpu_ratio{uuid=\"ae46\"} 0.5\n\
+        nvidia_smi_pcie_link_width_current{uuid=\"ae46\"} 8\n";
+    let read = built_in("nvidia_gpu_exporter").translate(page, at(0));
+    assert_eq!(read.counts.errors, []);
+    let readings = read.readings.iter();
+    let samples: Vec<_> = readings
+        .flat_map(|(_, reading)| reading.samples())
+        .collect();
+    let label = |metric: &Metric| {
+        let own = samples.iter().find(|own| own.metric.name == metric.name);
+        own.and_then(|own| own.labels.values().next())
+    };
+    assert_eq!(label(&GPU_UTILIZATION), Some("3"));
+    assert_eq!(label(&PCIE_LINK_WIDTH), Some("0019:aa:00.0"));
 }
 
 #[test]

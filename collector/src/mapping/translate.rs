@@ -217,10 +217,8 @@ impl Translator {
                 let Some(key) = values(&series, join.on.keys()) else {
                     continue;
                 };
-                let value = |label: &String| Some((label.clone(), series.label(label)?.into()));
-                let pairs = join.take.iter().filter_map(value).collect();
                 if joined.len() < self.lines_limit() {
-                    joined.insert((index, key), pairs);
+                    joined.insert((index, key), join.given(&series));
                 }
             }
         }
