@@ -7,11 +7,14 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::NodeName;
 use rayon::prelude::*;
 
-use crate::assemble::lldp::{DarkPorts, Switches, host_words, words_of_switches};
-use crate::assemble::node_parts::NodeParts;
+use crate::assemble::lldp::{
+    DarkPorts, Neighbors, Switches, host_words, neighbors_of_switches, words_of_switches,
+};
+use crate::assemble::netdev::has_no_rdma_port;
+use crate::assemble::node_parts::{Known, NodeParts};
 use crate::fabric::subnet::Subnet;
 use crate::fabric::{HostWords, LldpMerge, SubnetMerge, Words, merge_lldp, merge_subnet};
-use crate::store::{History, NodeHistory};
+use crate::store::History;
 
 /// Hosts that are read at once, before they are added to the fabric: enough to keep all
 /// processors busy, and few enough that what was read is still in their caches when it is used
@@ -51,7 +54,12 @@ impl<'a> Sources<'a> {
     pub fn fabric(&self) -> Built {
         let switches =
             || words_of_switches(self.history, self.switches, self.switch_nodes, self.now);
-        let ((mut fabric, hosts), switches) = rayon::join(|| self.hosts(), switches);
+        let ((mut fabric, hosts), switches) = if self.has_hosts_without_rdma() {
+            let switches = switches();
+            (self.hosts(&neighbors_of_switches(&switches)), switches)
+        } else {
+            rayon::join(|| self.hosts(&Neighbors::default()), switches)
+        };
         let subnet = self
             .subnet
             .map(|(subnet, seen)| merge_subnet(&mut fabric, subnet, seen));
@@ -69,17 +77,25 @@ impl<'a> Sources<'a> {
         }
     }
 
+    /// Nodes that have reported and are no switches.
+    fn reporting(&self) -> impl Iterator<Item = Known<'a>> {
+        let nodes = self.history.nodes();
+        nodes.filter(|(node, history)| {
+            history.heard().is_some() && !self.switch_nodes.contains(*node)
+        })
+    }
+
+    fn has_hosts_without_rdma(&self) -> bool {
+        self.reporting()
+            .any(|(_, history)| has_no_rdma_port(history))
+    }
+
     /// Hosts with what is in them, and what they receive. Exporters first: they know a NIC's node
     /// and name for certain, the subnet only what was typed into it.
-    fn hosts(&self) -> (Fabric, Vec<HostWords<'a>>) {
+    fn hosts(&self, neighbors: &Neighbors<'_>) -> (Fabric, Vec<HostWords<'a>>) {
         let (mut fabric, mut words) = (Fabric::default(), Vec::new());
-        let is_host = |node: &NodeName, history: &NodeHistory| {
-            history.heard().is_some() && !self.switch_nodes.contains(node)
-        };
-        let nodes = self.history.nodes();
-        let hosts: Vec<_> = nodes
-            .filter(|(node, history)| is_host(node, history))
-            .collect();
+        let hosts: Vec<_> = self.reporting().collect();
+        let named = |node: &NodeName| neighbors.get(node.as_str()).map_or(&[][..], Vec::as_slice);
         // Three steps for each, of which one is one host after the other: meanwhile others are read.
         let mut chunks = hosts.chunks(HOSTS_AT_ONCE);
         let (mut read, mut placed) = (Vec::new(), Vec::new());
@@ -94,7 +110,7 @@ impl<'a> Sources<'a> {
                 words.par_extend(placed.par_iter().filter_map(host_words));
                 unread
                     .par_iter()
-                    .map(|known| NodeParts::of(*known))
+                    .map(|known| NodeParts::of(*known, named(known.0)))
                     .collect()
             };
             (placed, read) = rayon::join(place, others);

@@ -42,7 +42,13 @@ pub(crate) fn port_of(history: &NodeHistory, netdev: &str) -> Option<RdmaPort> {
 /// Slowest interface that counts where no RDMA ports are known, bytes per second: 10 Gb/s. Slower ones are for management.
 pub(crate) const MIN_SPEED: f64 = 1.25e9;
 
-/// Whether it is a node with GPUs, and none of its RDMA ports is known: an instance of a cloud, or a node of which no exporter
+/// Whether no exporter reads `/sys/class/infiniband` of a node, or it has none.
+pub(crate) fn has_no_rdma_port(history: &NodeHistory) -> bool {
+    let has = |metric| history.series(metric).next().is_some();
+    !(has(&RDMA_PORT) || has(&RDMA_PORT_UP))
+}
+
+/// Whether it is a node with GPUs, and no state of an RDMA port is known: an instance of a cloud, or a node of which no exporter
 /// reads `/sys/class/infiniband`.
 pub(crate) fn is_without_rdma(history: &NodeHistory) -> bool {
     let has = |metric| history.series(metric).next().is_some();

@@ -6,9 +6,10 @@ use std::str::FromStr;
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::label;
-use railscope_model::metric::{GPU, GPU_NIC, Label, PCIE_PATH, RDMA_PORT};
+use railscope_model::metric::{GPU, GPU_NIC, Label, NIC_SPEED, PCIE_PATH, RDMA_PORT};
 use railscope_model::reading::Labels;
 
+use crate::assemble::netdev::{MIN_SPEED, has_no_rdma_port};
 use crate::fabric::Routes;
 use crate::store::NodeHistory;
 
@@ -40,16 +41,24 @@ pub struct Placed<'a> {
 }
 
 impl<'a> NodeParts<'a> {
-    /// Reads them.
-    pub fn of((node, history): Known<'a>) -> Self {
+    /// Reads them. `named`: its interfaces that switches have as neighbors, which are NICs where no exporter reports RDMA ports.
+    pub fn of((node, history): Known<'a>, named: &[&str]) -> Self {
         let nearest = |(labels, _): (&Labels, _)| {
             let gpu = Part::Gpu(node.clone(), read(labels, label!(GPU_NIC, "gpu"))?);
             let nic = Part::Nic(node.clone(), read(labels, label!(GPU_NIC, "device"))?);
             (labels.get(label!(GPU_NIC, "nearest")) == Some("true")).then_some((gpu, nic))
         };
+        let mut parts = parts(node, history);
+        if has_no_rdma_port(history) {
+            parts.extend(
+                named
+                    .iter()
+                    .filter_map(|netdev| nic_by_interface(node, history, netdev)),
+            );
+        }
         Self {
             node: (node, history),
-            parts: parts(node, history),
+            parts,
             nearest: history.series(&GPU_NIC).filter_map(nearest).collect(),
         }
     }
@@ -77,6 +86,22 @@ impl<'a> NodeParts<'a> {
         let node = self.node;
         Placed { node, nics }
     }
+}
+
+/// A fast interface as a NIC, of which it has the name.
+fn nic_by_interface(
+    node: &NodeName,
+    history: &NodeHistory,
+    netdev: &str,
+) -> Option<(Part, Equipment)> {
+    let speed = history.value(&NIC_SPEED, &[netdev])?;
+    let equipment = Equipment::Nic {
+        guid: None,
+        pci: None,
+        rail: None,
+    };
+    let part = Part::Nic(node.clone(), netdev.parse().ok()?);
+    (speed >= MIN_SPEED).then_some((part, equipment))
 }
 
 fn parts(node: &NodeName, history: &NodeHistory) -> Vec<(Part, Equipment)> {

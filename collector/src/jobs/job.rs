@@ -293,13 +293,14 @@ fn job_of(labels: &Labels) -> Option<JobName> {
 }
 
 /// `train` of `train-worker-3` (Kubeflow, MPI operator), `train-0-3` (sets of leaders and workers) and `train-3-x7k2p` (indexed
-/// jobs, whose pods end in five random letters); the whole name if nothing is left.
+/// jobs, whose pods end in five random letters), also where these stand behind a role (`train-worker-x7k2p`); the whole name if
+/// nothing is left.
 fn shared_name(pod: &str) -> &str {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let mut pieces: Vec<&str> = pod.split('-').collect();
     let random = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_alphanumeric());
-    if let [_, .., number, last] = pieces[..]
-        && is_number(number)
+    if let [_, .., before, last] = pieces[..]
+        && (is_number(before) || ROLES.contains(&before))
         && random(last)
     {
         pieces.pop();
@@ -325,6 +326,8 @@ mod tests {
             ("llama-70b-worker-12", "llama-70b"),
             ("train-0-3", "train"),
             ("train-3-x7k2p", "train"),
+            ("train-17-worker-x7k2p", "train"),
+            ("train-17-x7k2pq", "train-17-x7k2pq"),
             ("train", "train"),
             ("7", "7"),
             ("worker-1", "worker"),
