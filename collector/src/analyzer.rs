@@ -401,6 +401,7 @@ impl Analyzer {
             switches: &self.switches,
             switch_nodes: &self.switch_nodes,
             dark: &self.dark,
+            older: &self.fabric,
             now,
         };
         sources.fabric()

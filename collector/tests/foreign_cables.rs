@@ -172,14 +172,14 @@ fn interfaces_of_hosts_without_rdma_ports_are_nics_where_switches_have_them_as_n
         let page = two_ports(&leaf, down);
         take_up(&mut analyzer, of_leaf.translate(&page, at), at);
         for (host, translator) in of_hosts.iter_mut().enumerate() {
-            let speed = if is_down && host == 0 {
-                -125_000.0
-            } else {
-                25e9
-            };
+            // The first page may be from before the link came up.
+            let is_up = seconds > 0 && !(is_down && host == 0);
+            let speed = if is_up { 25e9 } else { -125_000.0 };
             let page = format!(
                 "node_network_speed_bytes{{device=\"eno1\"}} 125000000\n\
-                 node_network_speed_bytes{{device=\"eth4\"}} {speed}\n"
+                 node_network_carrier{{device=\"eth4\"}} {}\n\
+                 node_network_speed_bytes{{device=\"eth4\"}} {speed}\n",
+                u8::from(is_up)
             );
             take_up(&mut analyzer, translator.translate(&page, at), at);
         }

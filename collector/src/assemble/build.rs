@@ -3,17 +3,18 @@
 
 use std::collections::BTreeSet;
 
-use railscope_model::fabric::{Fabric, Timestamp};
-use railscope_model::identity::NodeName;
+use railscope_model::fabric::{Equipment, Fabric, Timestamp};
+use railscope_model::identity::{NodeName, Part, SwitchName};
 use rayon::prelude::*;
 
-use crate::assemble::lldp::{
-    DarkPorts, Neighbors, Switches, host_words, neighbors_of_switches, words_of_switches,
-};
-use crate::assemble::netdev::has_no_rdma_port;
+use crate::assemble::lldp::{DarkPorts, Switches, host_words, words_of_switches};
+use crate::assemble::netdev::{has_gpus, has_no_rdma_port};
 use crate::assemble::node_parts::{Known, NodeParts};
 use crate::fabric::subnet::Subnet;
-use crate::fabric::{HostWords, LldpMerge, SubnetMerge, Words, merge_lldp, merge_subnet};
+use crate::fabric::{
+    HostWords, LldpMerge, Neighbors, SubnetMerge, Words, merge_lldp, merge_subnet,
+    neighbors_of_switches,
+};
 use crate::store::History;
 
 /// Hosts that are read at once, before they are added to the fabric: enough to keep all
@@ -34,6 +35,8 @@ pub struct Sources<'a> {
     pub switch_nodes: &'a BTreeSet<NodeName>,
     /// Ports without an optical signal.
     pub dark: &'a DarkPorts,
+    /// The fabric that was built before.
+    pub older: &'a Fabric,
     /// When the fabric is built.
     pub now: Timestamp,
 }
@@ -54,11 +57,13 @@ impl<'a> Sources<'a> {
     pub fn fabric(&self) -> Built {
         let switches =
             || words_of_switches(self.history, self.switches, self.switch_nodes, self.now);
-        let ((mut fabric, hosts), switches) = if self.has_hosts_without_rdma() {
-            let switches = switches();
-            (self.hosts(&neighbors_of_switches(&switches)), switches)
+        let bare = self.hosts_without_rdma();
+        let ((mut fabric, hosts), switches) = if bare.is_empty() {
+            rayon::join(|| self.hosts(&Neighbors::new()), switches)
         } else {
-            rayon::join(|| self.hosts(&Neighbors::default()), switches)
+            let switches = switches();
+            let neighbors = neighbors_of_switches(&switches, bare.into_iter());
+            (self.hosts(&neighbors), switches)
         };
         let subnet = self
             .subnet
@@ -85,17 +90,39 @@ impl<'a> Sources<'a> {
         })
     }
 
-    fn has_hosts_without_rdma(&self) -> bool {
-        self.reporting()
-            .any(|(_, history)| has_no_rdma_port(history))
+    /// Hosts of which network interfaces alone are known: none that had RDMA ports before, no switches, and where GPUs are
+    /// reported, none without.
+    fn hosts_without_rdma(&self) -> Vec<&'a NodeName> {
+        let bare = self.reporting().filter(|(node, history)| {
+            let switch = node.as_str().parse::<SwitchName>();
+            let is_switch = switch.is_ok_and(|name| self.history.switch(&name).is_some());
+            has_no_rdma_port(history) && !is_switch && !self.had_rdma(node)
+        });
+        let mut bare: Vec<_> = bare.collect();
+        if !bare.is_empty() && self.reporting().any(|(_, history)| has_gpus(history)) {
+            bare.retain(|(_, history)| has_gpus(history));
+        }
+        bare.into_iter().map(|(node, _)| node).collect()
+    }
+
+    /// Whether the fabric before had a NIC of a node that is more than an interface: its RDMA ports may only be unknown for now.
+    fn had_rdma(&self, node: &NodeName) -> bool {
+        let host = self.older.find(&Part::Host(node.clone()));
+        let mut parts = host
+            .into_iter()
+            .flat_map(|host| self.older.neighbours(host));
+        parts.any(|part| match self.older.vertex(part.peer).equipment {
+            Equipment::Nic { guid, pci, .. } => guid.is_some() || pci.is_some(),
+            _ => false,
+        })
     }
 
     /// Hosts with what is in them, and what they receive. Exporters first: they know a NIC's node
     /// and name for certain, the subnet only what was typed into it.
-    fn hosts(&self, neighbors: &Neighbors<'_>) -> (Fabric, Vec<HostWords<'a>>) {
+    fn hosts(&self, neighbors: &Neighbors<'a>) -> (Fabric, Vec<HostWords<'a>>) {
         let (mut fabric, mut words) = (Fabric::default(), Vec::new());
         let hosts: Vec<_> = self.reporting().collect();
-        let named = |node: &NodeName| neighbors.get(node.as_str()).map_or(&[][..], Vec::as_slice);
+        let named = |node: &NodeName| neighbors.get(node).map_or(&[][..], Vec::as_slice);
         // Three steps for each, of which one is one host after the other: meanwhile others are read.
         let mut chunks = hosts.chunks(HOSTS_AT_ONCE);
         let (mut read, mut placed) = (Vec::new(), Vec::new());

@@ -1,9 +1,8 @@
 //! What nodes receive by LLDP, taken out of their histories: hosts, and switches that run an
 //! exporter.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use foldhash::fast::FixedState;
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part, PciAddress, PortName, RdmaDevice, SwitchName};
 use railscope_model::label;
@@ -240,23 +239,6 @@ struct Port<'a> {
     end: End,
 }
 
-/// Interfaces that switches have as neighbors, by the names that hosts have in LLDP: with and without their domain.
-pub type Neighbors<'a> = HashMap<&'a str, Vec<&'a str>, FixedState>;
-
-/// The neighbors of switches. Many daemons give a MAC address as port and the interface as description.
-pub fn neighbors_of_switches<'a>(words: &SwitchWords<'a>) -> Neighbors<'a> {
-    let mut neighbors = Neighbors::default();
-    for said in words.heard.iter().map(|heard| heard.said) {
-        let system = said.system().trim();
-        let short = system.split('.').next().filter(|short| *short != system);
-        for name in short.into_iter().chain([system]) {
-            let interfaces = neighbors.entry(name).or_default();
-            interfaces.extend([said.port(), said.description()]);
-        }
-    }
-    neighbors
-}
-
 /// What a host receives. None for one that has never reported.
 pub fn host_words<'a>(placed: &Placed<'a>) -> Option<HostWords<'a>> {
     let (host, history) = placed.node;
@@ -386,7 +368,8 @@ fn interfaces<'a>(history: &'a NodeHistory, ports: &[Port<'a>]) -> Interfaces<'a
 /// Interfaces that are NICs themselves, because no exporter reports RDMA ports.
 fn bare_interfaces<'a>(placed: &Placed<'a>) -> impl Iterator<Item = (&'a str, End)> {
     let (_, history) = placed.node;
-    let netdevs = history.series(&NIC_SPEED);
+    let netdevs = [&NIC_CARRIER, &NIC_SPEED].map(|metric| history.series(metric));
+    let netdevs = netdevs.into_iter().flatten();
     let netdevs = netdevs.filter_map(|(labels, _)| labels.values().next());
     netdevs.filter_map(|netdev| {
         let mut nics = placed.nics.iter();

@@ -51,8 +51,12 @@ pub(crate) fn has_no_rdma_port(history: &NodeHistory) -> bool {
 /// Whether it is a node with GPUs, and no state of an RDMA port is known: an instance of a cloud, or a node of which no exporter
 /// reads `/sys/class/infiniband`.
 pub(crate) fn is_without_rdma(history: &NodeHistory) -> bool {
-    let has = |metric| history.series(metric).next().is_some();
-    has(&GPU) && !has(&RDMA_PORT_UP)
+    has_gpus(history) && history.series(&RDMA_PORT_UP).next().is_none()
+}
+
+/// Whether GPUs of a node are reported.
+pub(crate) fn has_gpus(history: &NodeHistory) -> bool {
+    history.series(&GPU).next().is_some()
 }
 
 /// The port of a fast interface of such a node. The name of the interface takes the place of the device.

@@ -6,10 +6,10 @@ use std::str::FromStr;
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::label;
-use railscope_model::metric::{GPU, GPU_NIC, Label, NIC_SPEED, PCIE_PATH, RDMA_PORT};
+use railscope_model::metric::{GPU, GPU_NIC, Label, NIC_CARRIER, NIC_SPEED, PCIE_PATH, RDMA_PORT};
 use railscope_model::reading::Labels;
 
-use crate::assemble::netdev::{MIN_SPEED, has_no_rdma_port};
+use crate::assemble::netdev::MIN_SPEED;
 use crate::fabric::Routes;
 use crate::store::NodeHistory;
 
@@ -41,7 +41,7 @@ pub struct Placed<'a> {
 }
 
 impl<'a> NodeParts<'a> {
-    /// Reads them. `named`: its interfaces that switches have as neighbors, which are NICs where no exporter reports RDMA ports.
+    /// Reads them. `named`: its interfaces that switches have as neighbors, where no exporter reports its RDMA ports.
     pub fn of((node, history): Known<'a>, named: &[&str]) -> Self {
         let nearest = |(labels, _): (&Labels, _)| {
             let gpu = Part::Gpu(node.clone(), read(labels, label!(GPU_NIC, "gpu"))?);
@@ -49,13 +49,11 @@ impl<'a> NodeParts<'a> {
             (labels.get(label!(GPU_NIC, "nearest")) == Some("true")).then_some((gpu, nic))
         };
         let mut parts = parts(node, history);
-        if has_no_rdma_port(history) {
-            parts.extend(
-                named
-                    .iter()
-                    .filter_map(|netdev| nic_by_interface(node, history, netdev)),
-            );
-        }
+        parts.extend(
+            named
+                .iter()
+                .filter_map(|netdev| nic_by_interface(node, history, netdev)),
+        );
         Self {
             node: (node, history),
             parts,
@@ -88,20 +86,24 @@ impl<'a> NodeParts<'a> {
     }
 }
 
-/// A fast interface as a NIC, of which it has the name.
+/// An interface as a NIC, of which it has the name; none of a slow one, which is for management. Without a link it has no speed.
 fn nic_by_interface(
     node: &NodeName,
     history: &NodeHistory,
     netdev: &str,
 ) -> Option<(Part, Equipment)> {
-    let speed = history.value(&NIC_SPEED, &[netdev])?;
+    let speed = history
+        .value(&NIC_SPEED, &[netdev])
+        .filter(|speed| *speed > 0.0);
+    let is_there = speed.is_some() || history.value(&NIC_CARRIER, &[netdev]).is_some();
     let equipment = Equipment::Nic {
         guid: None,
         pci: None,
         rail: None,
     };
     let part = Part::Nic(node.clone(), netdev.parse().ok()?);
-    (speed >= MIN_SPEED).then_some((part, equipment))
+    let is_fast = speed.is_none_or(|speed| speed >= MIN_SPEED);
+    (is_there && is_fast).then_some((part, equipment))
 }
 
 fn parts(node: &NodeName, history: &NodeHistory) -> Vec<(Part, Equipment)> {

@@ -243,9 +243,10 @@ impl Tracker {
         let was_open = |part: &Part| {
             closed.contains_key(part) || open.get(part).is_some_and(|suspect| suspect.open)
         };
-        // The action of these incidents is to switch the node off and on.
+        // Their action is to drain the node and to reset or power-cycle it.
         let in_repair: BTreeSet<_> = open
             .values()
+            .filter(|suspect| suspect.open)
             .map(|suspect| &suspect.incident)
             .filter(|incident| [&GPU_LOST, &GPU_ERROR, &NVLINK_DOWN].contains(&incident.class))
             .filter_map(|incident| incident.root.node())

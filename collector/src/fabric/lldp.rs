@@ -26,6 +26,7 @@ use pairs::Pairs;
 pub use report::{Contradiction, LldpMerge};
 pub(crate) use resolve::is_management_port;
 use resolve::{Far, Resolver, shared_chassis};
+pub use resolve::{Neighbors, neighbors_of_switches};
 
 /// Entries that are resolved at once, before their cables are built one by one.
 const WORDS_AT_ONCE: usize = 1 << 14;

@@ -178,6 +178,11 @@ fn check(raw: &RawFile) -> Result<Mapping, Wrong> {
     };
     let known_by = raw.known_by.iter().map(|name| pattern(name, "known_by"));
     let joins = raw.join.iter().enumerate().map(|(index, join)| {
+        if join.take.is_empty() && join.value.is_none() {
+            let field = format!("join[{index}]");
+            let message = "neither take nor value: expected labels that it gives to other series";
+            return Err(Wrong::new(join.from.span(), &field, message));
+        }
         Ok(Join {
             from: pattern(&join.from, &format!("join[{index}].from"))?,
             on: join.on.clone(),

@@ -109,6 +109,10 @@ const WRONG: &[(&str, &str)] = &[
         "5:8: row[0].type: \"summary\": expected \"counter\", \"gauge\" or \"any\"",
     ),
     (
+        "[[join]]\nfrom = \"a\"\non = { id = \"id\" }\n[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"",
+        "3:8: join[0]: neither take nor value: expected labels that it gives to other series",
+    ),
+    (
         "precedence = 0\n[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"",
         "2:14: precedence: 0 is Railscope's own exporter: expected 1 to 255",
     ),

@@ -8,7 +8,7 @@ use railscope_collector::classes::Severity;
 
 use super::cluster::{NODES, at, node, page};
 use super::hosts::in_jobs;
-use super::{check, ever, incidents, of_gpus, run, run_from_the_start};
+use super::{check, ever, incidents, of_gpus, run, run_from_the_start, views};
 
 /// What a GPU reports: utilization, clock in MHz, power in watts and whether its power limit holds its clock.
 struct Reported {
@@ -401,7 +401,7 @@ fn one_old_sample_of_a_clock_is_no_slow_gpu_and_two_are() {
     assert_eq!(first, Some(635));
 }
 
-/// The port of rail 0 of node 4 is down from second 100, and rail 3 carries its bytes, too.
+/// The port of rail 0 of node 4 is down from second 100 to 450, and rail 3 carries its bytes, too.
 #[test]
 fn a_port_that_carries_the_bytes_of_one_that_is_down_has_no_neighbour() {
     let fault = |index: usize, seconds: u64, page: String| {
@@ -431,7 +431,16 @@ fn a_port_that_carries_the_bytes_of_one_that_is_down_has_no_neighbour() {
         };
         page + &bytes
     };
-    check(&fault, &["port-down link/n4:mlx5_0/1 gpus=1 [gpu/n4:0]"]);
+    // For longer than the history lasts.
+    for view in views((15, 0), &fault) {
+        let found = incidents(&view);
+        assert!(
+            found
+                .iter()
+                .all(|one| one.starts_with("port-down link/n4:mlx5_0/1")),
+            "{found:?}"
+        );
+    }
 }
 
 /// GPU 2 of node 1 is idle until second 100, and its clock rises within the first samples of its job.

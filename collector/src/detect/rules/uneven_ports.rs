@@ -207,13 +207,17 @@ impl Detector for UnevenPorts {
     }
 }
 
-/// Whether a port of the node is down, or was within the window, and was up before: its job sends through the others then.
+/// Whether a port of the node that has carried traffic is down, or was within the window: its job sends through the others then.
 fn has_lost_a_port(history: &NodeHistory, now: Timestamp) -> bool {
-    let ports = history.series(&RDMA_PORT_UP);
-    let mut changed = ports.filter(|(_, up)| up.moves());
-    changed.any(|(_, up)| {
+    let mut ports = history.series(&RDMA_PORT_UP);
+    ports.any(|(labels, up)| {
         let mut lately = up.told_within(now, WINDOW_SECONDS);
-        lately.any(|(_, is_up)| is_up == 0.0)
+        lately.any(|(_, is_up)| is_up == 0.0) && {
+            let labels: Vec<_> = labels.values().collect();
+            history
+                .value(BYTES[0], &labels)
+                .is_some_and(|bytes| bytes > 0.0)
+        }
     })
 }
 

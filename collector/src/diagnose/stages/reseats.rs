@@ -7,6 +7,7 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{
     GPU_UTILIZATION, Metric, NIC_PRIORITY_BYTES, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES,
+    RDMA_PORT_UP,
 };
 
 use crate::classes::{LINK_ERRORS, PORT_DOWN};
@@ -53,8 +54,8 @@ impl Reseats {
         self.0
             .retain(|_, held| now.seconds_since(held.since) <= REMEMBERED_SECONDS);
         let may_wait = |(name, node): (&NodeName, &NodeHistory), is_in_repair| {
-            is_idle(node, now) && jobs.of_node(name).next().is_none()
-                || is_off(node, now) && is_in_repair
+            let may_be_off = is_idle(node, now) || is_in_repair && is_off(node, now);
+            may_be_off && jobs.of_node(name).next().is_none()
         };
         let of = |class| {
             let all = findings.iter().map(|found| &found.evidence);
@@ -122,10 +123,12 @@ fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
     does_nothing(node, seconds) && carries_nothing(node, seconds)
 }
 
-/// Whether a node that reported GPUs does so no more.
+/// Whether a node that reported GPUs and RDMA ports reports neither any more.
 fn is_off(node: &NodeHistory, now: Timestamp) -> bool {
-    let mut gpus = node.series(&GPU_UTILIZATION).peekable();
-    gpus.peek().is_some() && gpus.all(|(_, gpu)| gpu.is_late(now))
+    [&GPU_UTILIZATION, &RDMA_PORT_UP].iter().all(|metric| {
+        let mut series = node.series(metric).peekable();
+        series.peek().is_some() && series.all(|(_, window)| window.is_late(now))
+    })
 }
 
 /// Whether its RDMA ports have counters of bytes, and neither these nor their priorities have carried more than keep-alives for the
@@ -165,6 +168,7 @@ mod tests {
             let labels = "device=\"mlx5_0\",port=\"1\"";
             let page = format!(
                 "railscope_gpu_utilization_ratio{{gpu=\"0\"}} {busy}\n\
+                 railscope_rdma_port_up{{{labels}}} 1\n\
                  railscope_rdma_port_transmit_bytes_total{{{labels}}} {bytes}\n"
             );
             history.node_mut(&node).ingest(&page, at(seconds));

@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use foldhash::fast::FixedState;
-use railscope_model::identity::{PortWord, SwitchName};
+use railscope_model::identity::{NodeName, PortWord, SwitchName};
 
-use super::{End, Heard, Interfaces, Mac, SwitchNumber, SwitchPorts, Words};
+use super::{End, Heard, Interfaces, Mac, SwitchNumber, SwitchPorts, SwitchWords, Words};
 
 /// System names that report nothing: those of a machine without a name.
 const NO_NAMES: [&str; 4] = ["localhost", "localhost.localdomain", "(none)", "switch"];
@@ -196,6 +196,25 @@ impl<'a> Resolver<'a> {
             None => Known::Far(Far::Unreadable),
         }
     }
+}
+
+/// Interfaces of hosts that switches have as neighbors.
+pub type Neighbors<'a> = BTreeMap<&'a NodeName, Vec<&'a str>>;
+
+/// The neighbors of switches, of these hosts alone. Many daemons give a MAC address as port and the interface as description.
+pub fn neighbors_of_switches<'a>(
+    words: &SwitchWords<'a>,
+    hosts: impl Iterator<Item = &'a NodeName>,
+) -> Neighbors<'a> {
+    let hosts = names(hosts.map(|host| (host.as_str(), host)));
+    let mut neighbors = Neighbors::new();
+    for said in words.heard.iter().map(|heard| heard.said) {
+        if let Some(host) = find(&hosts, said.system()) {
+            let interfaces = neighbors.entry(host).or_default();
+            interfaces.extend([said.port(), said.description()]);
+        }
+    }
+    neighbors
 }
 
 /// Chassis ids that several names share: a daemon that distinguishes neighbors by it mixes them up.

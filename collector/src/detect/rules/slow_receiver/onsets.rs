@@ -29,6 +29,8 @@ struct Onset {
     began: Option<(Timestamp, f64)>,
     /// When the switch last waited.
     last: Timestamp,
+    /// Whether it was suspected: what it waited for before had another cause.
+    is_suspect: bool,
     /// Whether its host was named: then it stays so, whatever begins later.
     is_named: bool,
 }
@@ -48,10 +50,18 @@ impl Onsets {
             let new = || Onset {
                 began: began(own.wait, own.ticks),
                 last: view.now,
+                is_suspect: false,
                 is_named: false,
             };
             let nic = own.nic(view).clone();
             self.0.entry(nic).or_insert_with(new).last = view.now;
+        }
+        for own in &suspects {
+            let onset = self.0.get_mut(own.nic(view));
+            if let Some(onset) = onset.filter(|onset| !onset.is_suspect) {
+                onset.is_suspect = true;
+                onset.began = began(own.wait, own.ticks);
+            }
         }
         suspects.retain(|own| !self.has_company(own.nic(view)));
         for own in &suspects {
