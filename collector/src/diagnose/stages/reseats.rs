@@ -54,8 +54,9 @@ impl Reseats {
         self.0
             .retain(|_, held| now.seconds_since(held.since) <= REMEMBERED_SECONDS);
         let may_wait = |(name, node): (&NodeName, &NodeHistory), is_in_repair| {
-            let may_be_off = is_idle(node, now) || is_in_repair && is_off(node, now);
-            may_be_off && jobs.of_node(name).next().is_none()
+            // A job of a node that is off is what was last read; the incident that is open reports it.
+            is_idle(node, now) && jobs.of_node(name).next().is_none()
+                || is_in_repair && is_off(node, now)
         };
         let of = |class| {
             let all = findings.iter().map(|found| &found.evidence);
