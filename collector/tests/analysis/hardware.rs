@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use railscope_collector::analyzer::Analyzer;
 
 use super::cluster::{NODES, at, node, page};
+use super::innocent::{Reported, reporting};
 use super::{Fault, check, incidents, run_from_the_start, with};
 
 const NAMED: &[&str] = &["host-hardware host/n3 gpus=4 [gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]"];
@@ -172,6 +173,36 @@ fn a_gpu_hotter_than_others_at_its_place_is_named_unless_it_draws_more_or_its_no
         ),
         &[],
     );
+}
+
+/// All GPUs of node 3 run at this clock, MHz, by so many kelvins hotter than those of other nodes, and draw so many watts; others
+/// draw 500 W at 1980 MHz.
+fn node_at(megahertz: f64, kelvin: f64, watts: f64) -> Box<Fault> {
+    Box::new(move |node, seconds, page| {
+        let is_it = node == 3;
+        let page = reporting(&page, seconds, |_| Reported {
+            utilization: 1.0,
+            megahertz: if is_it { megahertz } else { 1980.0 },
+            watts: if is_it { watts } else { 500.0 },
+            is_capped: false,
+        });
+        let kelvin = if is_it { kelvin } else { 0.0 };
+        let sensor = |gpu| {
+            let celsius = usual(gpu) + kelvin;
+            format!("railscope_gpu_temperature_celsius{{gpu=\"{gpu}\",sensor=\"gpu\"}} {celsius}\n")
+        };
+        page + &super::of_gpus(sensor)
+    })
+}
+
+#[test]
+fn a_node_whose_gpus_are_slower_hotter_and_draw_less_than_those_of_others_is_cooled_too_little() {
+    let named = ["host-cooling host/n3 gpus=4 [gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]"];
+    check(&node_at(1200.0, 25.0, 300.0), &named);
+    // Lighter work or a locked clock, heavier work, a warm place.
+    check(&node_at(1200.0, 5.0, 300.0), &[]);
+    check(&node_at(1200.0, 25.0, 600.0), &[]);
+    check(&node_at(1900.0, 25.0, 300.0), &[]);
 }
 
 #[test]

@@ -11,15 +11,15 @@ use super::hosts::in_jobs;
 use super::{check, ever, incidents, of_gpus, run, run_from_the_start, views};
 
 /// What a GPU reports: utilization, clock in MHz, power in watts and whether its power limit holds its clock.
-struct Reported {
-    utilization: f64,
-    megahertz: f64,
-    watts: f64,
-    is_capped: bool,
+pub(super) struct Reported {
+    pub(super) utilization: f64,
+    pub(super) megahertz: f64,
+    pub(super) watts: f64,
+    pub(super) is_capped: bool,
 }
 
 /// A node's exposition with these values of its GPUs.
-fn reporting(page: &str, seconds: u64, gpus: impl Fn(usize) -> Reported) -> String {
+pub(super) fn reporting(page: &str, seconds: u64, gpus: impl Fn(usize) -> Reported) -> String {
     let of = |line: &&str| {
         ["utilization_ratio", "clock_hertz", "clock_event_seconds"]
             .iter()

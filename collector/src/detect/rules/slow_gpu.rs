@@ -1,10 +1,12 @@
 //! GPUs that their driver holds back while their peers run free, and nodes that hold back all of theirs.
 
+mod hot_nodes;
 mod power;
 mod samples;
 mod unexplained;
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::hash::Hash;
 
 use railscope_model::identity::Part;
@@ -129,6 +131,9 @@ impl Detector for SlowGpu {
         }
         let mut held = held_back(&gpus);
         self.samples.retain_seen_twice(&mut held, view.now);
+        let throttled: BTreeSet<_> = held.iter().map(|held| held.gpu.node).collect();
+        let unexplained = by_node(&gpus).filter(|node| !throttled.contains(node[0].node));
+        out.extend(hot_nodes::find(view.now, unexplained));
         let mut capped = Vec::new();
         for node in by_node(&gpus) {
             let of_node: Vec<_> = held
@@ -162,7 +167,7 @@ impl Detector for SlowGpu {
             check: if class == &GPU_SLOW {
                 "A busy GPU's SM clock is below that of equal busy GPUs, and the driver reports a reason; or it is far below the clock of the other GPUs of its node and job, at no higher power."
             } else {
-                "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
+                "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason; or, without one, far below those of equal nodes at a higher temperature and no more power."
             },
             threshold: format!(
                 "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs (power below that of GPUs of its job, if its job is known); power is the highest of {POWER_SECONDS:.0} s, of GPUs that work without pause for most of it and whose limit has not changed in that time), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s, or in two samples where its time is not counted; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, or with one that most of the node's GPUs have not, {:.0} % for {:.0} s",
@@ -223,10 +228,13 @@ impl Detector for SlowGpu {
         let mut power_limit = of(&POWER_LIMIT, &by_node(&POWER_LIMIT), SLOW_COMPUTE, slow);
         power_limit.thresholds.extend(capped());
         slow_gpu.thresholds.extend(capped());
+        let reasons = by_node(&HOST_COOLING);
+        let mut host_cooling = of(&HOST_COOLING, &reasons, CHIPS_DIFFER, chips);
+        host_cooling.thresholds.push(hot_nodes::threshold());
         vec![
             slow_gpu,
             of(&HOST_POWER, &by_node(&HOST_POWER), CHIPS_DIFFER, chips),
-            of(&HOST_COOLING, &by_node(&HOST_COOLING), CHIPS_DIFFER, chips),
+            host_cooling,
             power_limit,
         ]
     }

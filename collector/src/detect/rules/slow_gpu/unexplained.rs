@@ -39,11 +39,12 @@ pub(super) fn find(
     found
 }
 
-/// What the GPUs do that one job has on a node.
-struct Usual {
-    clock_hertz: f64,
-    power_watts: Option<f64>,
-    gpus: usize,
+/// What the GPUs do that one job has on a node, or those of the median node.
+pub(super) struct Usual {
+    pub(super) clock_hertz: f64,
+    pub(super) power_watts: Option<f64>,
+    /// How many GPUs or nodes they are.
+    pub(super) gpus: usize,
 }
 
 impl Usual {
@@ -64,7 +65,7 @@ impl Usual {
 
     /// Whether a GPU has run far below the others while it computed, and not because it has more to do: at its power limit a GPU
     /// that works harder runs slower. An idle GPU has a low clock; a single idle sample falls between two steps.
-    fn is_low(&self, now: Timestamp, gpu: &Listed<'_>) -> bool {
+    pub(super) fn is_low(&self, now: Timestamp, gpu: &Listed<'_>) -> bool {
         let Some(clock) = gpu.clock() else {
             return false;
         };

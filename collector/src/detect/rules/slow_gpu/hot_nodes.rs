@@ -1,0 +1,106 @@
+//! Nodes that cool their GPUs too little where no exporter reports why a clock is low: all of a node's GPUs are far slower and
+//! hotter than those of equal nodes, and draw no more power.
+
+use std::collections::BTreeMap;
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::Part;
+use railscope_model::metric::{GPU_CLOCK, GPU_POWER, GPU_TEMPERATURE, Metric};
+
+use super::unexplained::{MIN_DROP, Usual};
+use crate::classes::HOST_COOLING;
+use crate::detect::detector::Evidence;
+use crate::detect::gpus::Listed;
+use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
+use crate::detect::registry::Threshold;
+
+/// How far the median GPU of such a node is above that of the median node. GPUs of one rack differ by less under the same load.
+const HOTTER_CELSIUS: f64 = 10.0;
+
+/// The number.
+pub(super) fn threshold() -> Threshold {
+    Threshold::new(
+        "where no reason is reported: degrees by which a node's GPUs are hotter than those of the median node with the same model, at a clock far below theirs and no more power",
+        HOTTER_CELSIUS,
+        "celsius",
+        "lighter work, lower limits and locked clocks make GPUs cooler; warm places differ by less (a choice)",
+    )
+}
+
+/// Those among nodes of busy GPUs.
+pub(super) fn find<'a>(
+    now: Timestamp,
+    nodes: impl Iterator<Item = &'a [Listed<'a>]>,
+) -> Vec<Evidence> {
+    let mut by_model: BTreeMap<&str, Vec<(f64, &[Listed<'_>])>> = BTreeMap::new();
+    for node in nodes.filter(|node| node.len() >= MIN_PEERS) {
+        let model = node[0].product;
+        let is_one_model = node.iter().all(|gpu| gpu.product == model);
+        if let Some(clock) = of_node(node, &GPU_CLOCK).filter(|_| is_one_model) {
+            by_model.entry(model).or_default().push((clock, node));
+        }
+    }
+    let mut found = Vec::new();
+    for nodes in by_model
+        .into_values()
+        .filter(|nodes| nodes.len() >= MIN_PEERS)
+    {
+        let Some(clock_hertz) = median(nodes.iter().map(|(clock, _)| *clock)) else {
+            continue;
+        };
+        let is_low = |(clock, _): &&(f64, _)| *clock <= (1.0 - MIN_DROP) * clock_hertz;
+        let mut low = nodes.iter().filter(is_low).peekable();
+        if low.peek().is_none() {
+            continue;
+        }
+        let usual = |metric| median(nodes.iter().filter_map(|(_, node)| of_node(node, metric)));
+        let (Some(power), Some(celsius)) = (usual(&GPU_POWER), usual(&GPU_TEMPERATURE)) else {
+            continue;
+        };
+        let usual = Usual {
+            clock_hertz,
+            power_watts: Some(power),
+            gpus: nodes.len(),
+        };
+        let low = low.map(|(_, node)| *node);
+        found.extend(low.filter_map(|node| hot(now, node, &usual, celsius)));
+    }
+    found
+}
+
+/// The median of what a node's GPUs report.
+fn of_node(node: &[Listed<'_>], metric: &'static Metric) -> Option<f64> {
+    median(node.iter().filter_map(|gpu| gpu.window(metric)?.value()))
+}
+
+/// A node whose GPUs have been far slower for long enough, and are hotter.
+fn hot(now: Timestamp, node: &[Listed<'_>], usual: &Usual, celsius: f64) -> Option<Evidence> {
+    let own = of_node(node, &GPU_TEMPERATURE)?;
+    let low = node.iter().filter(|gpu| usual.is_low(now, gpu)).count();
+    if own < celsius + HOTTER_CELSIUS || (low as f64) < MAJORITY * node.len() as f64 {
+        return None;
+    }
+    let clock = of_node(node, &GPU_CLOCK)?;
+    let drop = 1.0 - clock / usual.clock_hertz;
+    let name = node[0].node;
+    let part = Part::Host(name.clone());
+    Some(Evidence {
+        detector: super::NAME,
+        signal: GPU_CLOCK.name,
+        class: &HOST_COOLING,
+        effect: drop,
+        statement: format!(
+            "{low} of {} busy GPUs of {name} run at {:.0} MHz, {:.0} % below the median {:.0} MHz of {} nodes with the same model, are at {own:.0} degrees Celsius, {:.0} more than theirs, and draw no more power; no reason is reported.",
+            node.len(),
+            clock * 1e-6,
+            100.0 * drop,
+            usual.clock_hertz * 1e-6,
+            usual.gpus,
+            own - celsius,
+        ),
+        victims: node.iter().map(Listed::part).collect(),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    })
+}
