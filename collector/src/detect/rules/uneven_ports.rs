@@ -209,7 +209,8 @@ impl Detector for UnevenPorts {
 
 /// Whether a port of the node that has carried traffic is down, or was within the window: its job sends through the others then.
 fn has_lost_a_port(history: &NodeHistory, now: Timestamp) -> bool {
-    let mut ports = history.series(&RDMA_PORT_UP);
+    let ports = history.series(&RDMA_PORT_UP);
+    let mut ports = ports.filter(|(_, up)| up.moves() || up.value() == Some(0.0));
     ports.any(|(labels, up)| {
         let mut lately = up.told_within(now, WINDOW_SECONDS);
         lately.any(|(_, is_up)| is_up == 0.0) && {

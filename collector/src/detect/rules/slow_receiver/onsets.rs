@@ -36,8 +36,8 @@ struct Onset {
 }
 
 impl Onsets {
-    /// Notes ports that wait for their NICs, whyever they do. Returns the suspects among them whose wait did not begin when that for
-    /// a NIC of another host did.
+    /// Notes ports that wait for their NICs, for whatever reason. Returns the suspects among them whose wait did not begin when
+    /// that for a NIC of another host did.
     pub(super) fn alone<'a, 'b>(
         &mut self,
         view: &View<'_>,
