@@ -124,12 +124,12 @@ fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
     does_nothing(node, seconds) && carries_nothing(node, seconds)
 }
 
-/// Whether a node that reported GPUs and RDMA ports reports neither any more.
+/// Whether a node that reported GPUs reports neither them nor RDMA ports any more.
 fn is_off(node: &NodeHistory, now: Timestamp) -> bool {
-    [&GPU_UTILIZATION, &RDMA_PORT_UP].iter().all(|metric| {
-        let mut series = node.series(metric).peekable();
-        series.peek().is_some() && series.all(|(_, window)| window.is_late(now))
-    })
+    let mut gpus = node.series(&GPU_UTILIZATION).peekable();
+    let is_known = gpus.peek().is_some();
+    let mut all = gpus.chain(node.series(&RDMA_PORT_UP));
+    is_known && all.all(|(_, window)| window.is_late(now))
 }
 
 /// Whether its RDMA ports have counters of bytes, and neither these nor their priorities have carried more than keep-alives for the
