@@ -7,10 +7,11 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{
     GPU_UTILIZATION, Metric, NIC_PRIORITY_BYTES, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES,
-    RDMA_PORT_UP,
+    RDMA_PORT_UP, WORKLOAD,
 };
 
 use crate::classes::{LINK_ERRORS, PORT_DOWN};
+use crate::detect::gpus::any_is_busy;
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::job_impact::{IDLE_SECONDS, does_nothing};
 use crate::diagnose::stages::lost_links::{PARENT_MIN_CHILDREN, cables_of_switches};
@@ -53,10 +54,14 @@ impl Reseats {
     ) -> BTreeSet<Part> {
         self.0
             .retain(|_, held| now.seconds_since(held.since) <= REMEMBERED_SECONDS);
-        let may_wait = |(name, node): (&NodeName, &NodeHistory), is_in_repair| {
-            // A job of a node that is off is what was last read; the incident that is open reports it.
-            is_idle(node, now) && jobs.of_node(name).next().is_none()
-                || is_in_repair && is_off(node, now)
+        let runs_job = |(name, node): (&NodeName, &NodeHistory)| {
+            // Of a node that is off, the last page counts: jobs are remembered for longer.
+            let is_reported = || node.series(&WORKLOAD).next().is_some();
+            jobs.of_node(name).next().is_some() && (!is_off(node, now) || is_reported())
+        };
+        let may_wait = |host: (&NodeName, &NodeHistory), is_in_repair| {
+            // The incident that is open reports its job.
+            is_idle(host.1, now) && !runs_job(host) || is_in_repair && is_off(host.1, now)
         };
         let of = |class| {
             let all = findings.iter().map(|found| &found.evidence);
@@ -83,7 +88,10 @@ impl Reseats {
             let (Some(held), Some(host)) = (self.0.get(part), host_of(part, history)) else {
                 return false;
             };
-            now.seconds_since(held.since) < RESEAT_SECONDS && may_wait(host, held.is_in_repair)
+            // A node that boots has no past, and its switch may be read later.
+            let is_unused = !any_is_busy(host.1) && !runs_job(host);
+            now.seconds_since(held.since) < RESEAT_SECONDS
+                && (is_unused || may_wait(host, held.is_in_repair))
         });
         for cables in cables_of_switches(fabric, &down).into_values() {
             let lost = || cables.iter().filter(|(cable, _)| down.contains(cable));
@@ -178,7 +186,7 @@ mod tests {
     }
 
     /// Whether the loss of its cable waits at a time, where an incident asks to switch the node off or none does.
-    fn waits(history: &History, is_in_repair: bool, now: u64) -> bool {
+    fn waits_now(reseats: &mut Reseats, history: &History, is_in_repair: bool, now: u64) -> bool {
         let cable: Part = "link/node-1:mlx5_0/1".parse().expect("a cable");
         let evidence = Evidence {
             detector: "test",
@@ -200,15 +208,17 @@ mod tests {
             evidence,
             explanation,
         }];
-        let mut reseats = Reseats::default();
         let (fabric, jobs) = (Fabric::default(), Jobs::default());
-        let mut held = |seconds, is_in_repair| {
-            let seen = (history, &jobs, at(seconds));
-            reseats.held(&fabric, seen, &found, |_| false, |_| is_in_repair)
-        };
-        held(DOWN_AT, is_in_repair);
-        // The incident may be over before the node is back.
-        held(now, false).contains(&cable)
+        let seen = (history, &jobs, at(now));
+        let held = reseats.held(&fabric, seen, &found, |_| false, |_| is_in_repair);
+        held.contains(&cable)
+    }
+
+    /// The same once it has been down since [`DOWN_AT`]. The incident may be over before the node is back.
+    fn waits(history: &History, is_in_repair: bool, now: u64) -> bool {
+        let mut reseats = Reseats::default();
+        waits_now(&mut reseats, history, is_in_repair, DOWN_AT);
+        waits_now(&mut reseats, history, false, now)
     }
 
     #[test]
@@ -217,6 +227,20 @@ mod tests {
         assert!(waits(&history, false, 130) && waits(&history, false, 420));
         assert!(!waits(&history, false, 430));
         assert!(!waits(&switched_off(110), false, 130));
+    }
+
+    /// The switch shows the port to be down for one scrape more.
+    #[test]
+    fn a_node_that_boots_still_waits_and_one_that_computes_does_not() {
+        for (busy, expected) in [(0, true), (1, false)] {
+            let (mut reseats, mut history) = (Reseats::default(), switched_off(100));
+            assert!(waits_now(&mut reseats, &history, false, DOWN_AT));
+            let node: NodeName = "node-1".parse().expect("a name");
+            let page = format!("railscope_gpu_utilization_ratio{{gpu=\"0\"}} {busy}\n");
+            history.node_mut(&node).ingest(&page, at(300));
+            let still = waits_now(&mut reseats, &history, false, 305);
+            assert_eq!(still, expected, "{busy}");
+        }
     }
 
     #[test]
