@@ -141,21 +141,15 @@ fn a_host_that_receives_more_than_before_and_than_its_job_is_sent_to_by_others()
     assert!(said(1e10, 3e10).is_empty());
 }
 
-/// Twelve busy hosts; the switch port of the first waits so many ticks for each byte, before and after a minute. Returns the
-/// components named in each round.
-fn rounds_of(before: f64, after: f64, bytes: f64) -> Vec<Vec<String>> {
+/// NICs named in each of so many rounds of twelve hosts behind one leaf, by what the port before each waits and sends.
+fn rounds(count: u16, of: impl Fn(u16, u16) -> (f64, f64)) -> Vec<Vec<String>> {
     let (mut lab, mut detector) = (leaves(), slow_receiver::build());
     for host in 0..12_u16 {
         lab.host(&format!("n{host}"), ("a", 10 + host));
     }
-    let rounds = (0..20).map(|round| {
+    let rounds = (0..count).map(|round| {
         for host in 0..12_u16 {
-            let waits = match host {
-                0 if round < 10 => before,
-                0 => after,
-                _ => 1e5,
-            };
-            let bytes = if host == 0 { bytes } else { 1e11 };
+            let (waits, bytes) = of(host, round);
             let port = (10 + host).to_string();
             lab.add("a", &SWITCH_PORT_TRANSMIT_WAIT, &[&port], waits);
             lab.add("a", &SWITCH_PORT_TRANSMIT_BYTES, &[&port], bytes);
@@ -166,6 +160,16 @@ fn rounds_of(before: f64, after: f64, bytes: f64) -> Vec<Vec<String>> {
         out.iter().map(|own| own.part.to_string()).collect()
     });
     rounds.collect()
+}
+
+/// Twelve busy hosts; the switch port of the first waits so many ticks for each byte, before and after a minute. Returns the
+/// components named in each round.
+fn rounds_of(before: f64, after: f64, bytes: f64) -> Vec<Vec<String>> {
+    rounds(20, |host, round| match (host, round) {
+        (0, ..10) => (before, bytes),
+        (0, _) => (after, bytes),
+        _ => (1e5, 1e11),
+    })
 }
 
 #[test]
@@ -191,25 +195,9 @@ fn a_host_that_receives_nothing_is_named_only_where_its_port_waits_all_the_time(
     assert!(named(5e8));
 }
 
-/// NICs named in so many rounds of twelve hosts behind one leaf, by what the port before each waits and sends.
-fn ever_named(rounds: u16, of: impl Fn(u16, u16) -> (f64, f64)) -> Vec<String> {
-    let (mut lab, mut detector) = (leaves(), slow_receiver::build());
-    for host in 0..12_u16 {
-        lab.host(&format!("n{host}"), ("a", 10 + host));
-    }
-    let mut named = BTreeSet::new();
-    for round in 0..rounds {
-        for host in 0..12_u16 {
-            let (waits, bytes) = of(host, round);
-            let port = (10 + host).to_string();
-            lab.add("a", &SWITCH_PORT_TRANSMIT_WAIT, &[&port], waits);
-            lab.add("a", &SWITCH_PORT_TRANSMIT_BYTES, &[&port], bytes);
-        }
-        lab.read();
-        let mut out = Vec::new();
-        detector.observe(&lab.view(), &mut out);
-        named.extend(out.iter().map(|own| own.part.to_string()));
-    }
+/// NICs named in any of the [`rounds`].
+fn ever_named(count: u16, of: impl Fn(u16, u16) -> (f64, f64)) -> Vec<String> {
+    let named: BTreeSet<_> = rounds(count, of).into_iter().flatten().collect();
     named.into_iter().collect()
 }
 
