@@ -164,10 +164,10 @@ impl Detector for SlowGpu {
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         Explanation {
-            check: if class == &GPU_SLOW {
-                "A busy GPU's SM clock is below that of equal busy GPUs, and the driver reports a reason; or it is far below the clock of the other GPUs of its node and job, at no higher power."
-            } else {
-                "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason; or, without one, far below those of equal nodes at a higher temperature and no more power."
+            check: match class {
+                _ if class == &GPU_SLOW => unexplained::CHECK,
+                _ if class == &HOST_COOLING => hot_nodes::CHECK,
+                _ => power::CHECK,
             },
             threshold: format!(
                 "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs (power below that of GPUs of its job, if its job is known); power is the highest of {POWER_SECONDS:.0} s, of GPUs that work without pause for most of it and whose limit has not changed in that time), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s, or in two samples where its time is not counted; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, or with one that most of the node's GPUs have not, {:.0} % for {:.0} s",

@@ -17,6 +17,9 @@ use crate::detect::registry::Threshold;
 /// How far the median GPU of such a node is above that of the median node. GPUs of one rack differ by less under the same load.
 const HOTTER_CELSIUS: f64 = 10.0;
 
+/// What nodes that cool their GPUs too little are found by, with a reported reason and without.
+pub(super) const CHECK: &str = "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason; or, without one, far below those of equal nodes at a higher temperature and no more power.";
+
 /// The number.
 pub(super) fn threshold() -> Threshold {
     Threshold::new(

@@ -10,6 +10,8 @@ use crate::detect::gpus::{Listed, by_job};
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::Threshold;
 
+/// What a slow GPU is found by, with a reported reason and without.
+pub(super) const CHECK: &str = "A busy GPU's SM clock is below that of equal busy GPUs, and the driver reports a reason; or it is far below the clock of the other GPUs of its node and job, at no higher power.";
 /// Smallest drop below the median of the node's GPUs. Chips of one product differ by several percent at a power limit.
 pub(super) const MIN_DROP: f64 = 0.1;
 /// For how long the clock must have been as low.
