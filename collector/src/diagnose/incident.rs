@@ -45,7 +45,7 @@ pub struct Incident {
     pub id: String,
     /// The part to fix; its text is the fault domain.
     pub root: Part,
-    /// For a cable between switches the end that does not name it; none if it was never seen.
+    /// For a cable the switch port at the end that does not name it; none if it was never seen.
     pub far_end: Option<Part>,
     /// Other candidates: what was seen when it opened could not distinguish them.
     pub alternatives: Vec<Part>,
@@ -114,11 +114,8 @@ pub(crate) fn group(
     groups
 }
 
-/// The end of a cable between switches that does not name it.
+/// The end of a cable at a switch that does not name it.
 fn far_end(fabric: &Fabric, root: &Part) -> Option<Part> {
-    let Part::SwitchLink(..) = root else {
-        return None;
-    };
     let (_, far) = fabric.find_cable(root)?;
     match &fabric.vertex(far.peer).part {
         Part::Switch(switch) => {

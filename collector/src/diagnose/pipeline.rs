@@ -75,10 +75,13 @@ impl Suspect {
         } else {
             self.class_seen = now;
         }
-        // The fabric forgets a cable that is missing for long.
+        // They are labels: what is reported about an open incident stays. The fabric forgets a cable that is missing for long.
         let far_end = incident.far_end.take();
-        incident.far_end = far_end.or_else(|| known.far_end.clone());
-        // They are labels: what is reported about an open incident stays.
+        incident.far_end = if self.open {
+            known.far_end.clone().or(far_end)
+        } else {
+            far_end.or_else(|| known.far_end.clone())
+        };
         if self.open && !known.alternatives.is_empty() {
             incident.alternatives.clone_from(&known.alternatives);
         }

@@ -10,7 +10,7 @@ catalogue! {
     Collector Default Counter COLLECTOR_OTLP_ITEMS = "railscope_collector_otlp_items_total" (signal, result)
         "Data points, log records and spans by result: sent, rejected by the receiver, failed, dropped (a queue was full), or unreadable. Absent without OTLP export.";
     Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, incident, far_end, alternatives)
-        "Always 1: one series per open incident. fault_domain is the component to repair, far_end the other end of a cable between switches, alternatives are other possible components. Alert on this metric.";
+        "Always 1: one series per open incident. fault_domain is the component to repair, far_end the switch port at the other end of a cable, alternatives are other possible components. Alert on this metric.";
     Collector Default Info INCIDENT_TEXT = "railscope_incident_text_info" (fault_domain, incident, title, part, seen, action)
         "Texts of an open incident for notifications: title, component, evidence (the strongest when it opened or its class last changed; empty after a restart until the next finding), action.";
     Collector Default Gauge INCIDENT_GPUS = "railscope_incident_affected_gpus" (fault_domain, incident)
