@@ -54,6 +54,23 @@ pub(crate) fn is_without_rdma(history: &NodeHistory) -> bool {
     has_gpus(history) && history.series(&RDMA_PORT_UP).next().is_none()
 }
 
+/// Whether an RDMA device is that of a bond, as the drivers of mlx5 and bnxt name it.
+pub(crate) fn is_bond(device: &str) -> bool {
+    device.contains("_bond")
+}
+
+/// Which interfaces of a node alone tell of their links: there is no state of an RDMA port, or that of a bond, such as `mlx5_bond_0`,
+/// which is up as long as one of its members is.
+pub(crate) fn speak_for_themselves(history: &NodeHistory) -> impl Fn(&str) -> bool {
+    let are_alone = is_without_rdma(history);
+    let has_bonds = !are_alone && has_gpus(history) && devices(history).any(is_bond);
+    let has_own_state = move |netdev: &str| {
+        let device = port_of(history, netdev).map(|port| port.device);
+        device.is_some_and(|own| devices(history).any(|one| one == own.as_str() && !is_bond(one)))
+    };
+    move |netdev| are_alone || has_bonds && !has_own_state(netdev)
+}
+
 /// Whether GPUs of a node are reported.
 pub(crate) fn has_gpus(history: &NodeHistory) -> bool {
     history.series(&GPU).next().is_some()

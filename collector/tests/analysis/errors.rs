@@ -120,6 +120,27 @@ fn missing_buffers_are_of_one_nic_where_it_has_nearly_all_of_them() {
     );
 }
 
+/// Both ends of a link that loses packets count drops, and send again what the other did not receive.
+#[test]
+fn an_efa_device_that_drops_packets_and_retransmits_does_not_lack_buffers() {
+    let dropping = |again: u64| {
+        with(move |node, seconds| {
+            let count = if node == 2 { 200 * seconds } else { 0 };
+            let again = again * count / 100;
+            format!(
+                "railscope_rdma_no_buffer_total{{device=\"mlx5_1\",port=\"1\"}} {count}\n\
+                 railscope_rdma_retransmits_total{{device=\"mlx5_1\",port=\"1\"}} {again}\n\
+                 railscope_rdma_transport_events_total{{device=\"mlx5_1\",port=\"1\",event=\"retrans_pkts\"}} {again}\n"
+            )
+        })
+    };
+    check(
+        &dropping(10),
+        &["receiver-not-ready host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]"],
+    );
+    check(&dropping(200), &[]);
+}
+
 #[test]
 fn a_port_that_loses_its_link_twice_flaps_and_once_it_does_not() {
     let downs = |times: &'static [u64]| {

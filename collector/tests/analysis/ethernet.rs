@@ -59,13 +59,21 @@ fn a_link_that_is_lost_once_is_counted_unless_its_counter_began_anew() {
 }
 
 #[test]
-fn an_interface_that_loses_its_link_is_named_where_no_rdma_ports_are_known() {
-    // Gb/s, and whether exporters report RDMA ports.
-    let lost = |gigabits: u64, has_rdma: bool, down: fn(usize) -> bool| -> Box<Fault> {
+fn an_interface_that_loses_its_link_is_named_where_nothing_else_tells_of_it() {
+    // Gb/s, and what exporters call RDMA devices, if they report them.
+    let lost = |gigabits: u64, device: &'static str, down: fn(usize) -> bool| -> Box<Fault> {
         Box::new(move |node, seconds, page: String| {
             let is_rdma = |line: &&str| line.starts_with("railscope_rdma_port_up");
-            let kept = page.lines().filter(|line| has_rdma || !is_rdma(line));
+            let kept = page
+                .lines()
+                .filter(|line| !device.is_empty() || !is_rdma(line));
             let mut page: String = kept.map(|line| format!("{line}\n")).collect();
+            page = page.replace("up{device=\"mlx5_", &format!("up{{device=\"{device}"));
+            let losses = u8::from(down(node) && seconds >= 80);
+            page += &format!(
+                "railscope_rdma_port_errors_total{{device=\"mlx5_bond_0\",port=\"1\",kind=\"link_downed\"}} {losses}\n\
+                 railscope_nic_phy_link_down_events_total{{netdev=\"eth4\"}} {losses}\n"
+            );
             for netdev in ["eth4", "eth5"] {
                 let is_down = netdev == "eth4" && down(node) && seconds >= 80;
                 let carrier = u8::from(!is_down);
@@ -81,14 +89,14 @@ fn an_interface_that_loses_its_link_is_named_where_no_rdma_ports_are_known() {
             page
         })
     };
-    check(
-        &lost(100, false, |node| node == 2),
-        &["port-down link/n2:eth4/1 gpus=0 []"],
-    );
-    check(&lost(100, true, |node| node == 2), &[]);
-    check(&lost(1, false, |node| node == 2), &[]);
+    let down = ["port-down link/n2:eth4/1 gpus=0 []"];
+    check(&lost(100, "", |node| node == 2), &down);
+    // A bond is up as long as one of its interfaces is.
+    check(&lost(100, "mlx5_bond_", |node| node == 2), &down);
+    check(&lost(100, "mlx5_", |node| node == 2), &[]);
+    check(&lost(1, "", |node| node == 2), &[]);
     // The site has disabled it everywhere.
-    check(&lost(100, false, |_| true), &[]);
+    check(&lost(100, "", |_| true), &[]);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
-use railscope_model::metric::SWITCH_PORT_TRANSMIT_PACKETS;
+use railscope_model::metric::{
+    SWITCH_PORT_DISCARDS, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES,
+    SWITCH_PORT_TRANSMIT_PACKETS,
+};
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::cluster::{NODES, RAILS, at, node, page, subnet_of};
@@ -39,18 +42,21 @@ fn counters(index: usize, seconds: u64, rates: &Rates) -> String {
     (0..RAILS).map(of_rail).collect()
 }
 
-/// Class, part, what it may be as well and severity of the incidents of two minutes.
+/// Class, part, its far end, what it may be as well and severity of the incidents of two minutes.
 fn incidents(
     spines: usize,
     rates: &Rates,
     more: &dyn Fn(usize, u64, String) -> String,
 ) -> Vec<String> {
-    incidents_with((spines, false), rates, more)
+    incidents_with((spines, &|_, _| None), rates, more)
 }
 
-/// The same, where packets of the first spine's ports are read or not.
+/// What a switch reports after so many seconds.
+type OfSwitch = dyn Fn(&str, u64) -> Option<NodeReading>;
+
+/// The same, where switches are read.
 fn incidents_with(
-    (spines, is_read): (usize, bool),
+    (spines, of_switch): (usize, &OfSwitch),
     rates: &Rates,
     more: &dyn Fn(usize, u64, String) -> String,
 ) -> Vec<String> {
@@ -63,12 +69,12 @@ fn incidents_with(
             let text = page(index, seconds) + &counters(index, seconds, rates);
             analyzer.ingest(&node(index), &more(index, seconds, text), at(seconds));
         }
-        if is_read {
-            let mut told = NodeReading::default();
-            let packets = 10_000_000 * seconds;
-            told.push(&SWITCH_PORT_TRANSMIT_PACKETS, &Labels::new(["1"]), packets);
-            let spine = "spine-0".parse().expect("a name");
-            analyzer.ingest_switch(&spine, &told, at(seconds));
+        let leaves = (0..RAILS).map(|leaf| format!("leaf-{leaf}"));
+        for name in leaves.chain((0..spines).map(|spine| format!("spine-{spine}"))) {
+            if let Some(told) = of_switch(&name, seconds) {
+                let switch = name.parse().expect("a name");
+                analyzer.ingest_switch(&switch, &told, at(seconds));
+            }
         }
         let subnet = parse_ibnetdiscover(&subnet);
         analyzer.take_subnet(subnet, at(seconds));
@@ -77,8 +83,10 @@ fn incidents_with(
     let told = view.incidents.iter().map(|incident| {
         let alternatives = incident.alternatives.iter().map(ToString::to_string);
         let alternatives: Vec<String> = alternatives.collect();
+        let far_end = incident.far_end.as_ref();
+        let far_end = far_end.map_or(String::new(), |end| format!(" to {end}"));
         format!(
-            "{} {} or {alternatives:?} {}",
+            "{} {}{far_end} or {alternatives:?} {}",
             incident.class.name,
             incident.root,
             incident.severity.as_str()
@@ -116,7 +124,54 @@ fn switches_that_hosts_cannot_tell_apart_are_all_named_and_page_nobody() {
 
 #[test]
 fn where_packets_of_a_switch_are_read_its_counters_speak() {
-    assert!(incidents_with((2, true), &between_leaves, &as_it_is).is_empty());
+    let packets = |switch: &str, seconds: u64| {
+        let mut told = NodeReading::default();
+        told.push(
+            &SWITCH_PORT_TRANSMIT_PACKETS,
+            &Labels::new(["1"]),
+            10_000_000 * seconds,
+        );
+        (switch == "spine-0").then_some(told)
+    };
+    assert!(incidents_with((2, &packets), &between_leaves, &as_it_is).is_empty());
+}
+
+/// A switch that receives 80 GB/s, of which that many bytes and packets are missing since a second.
+fn switch((lost, since): (u64, u64), discards: u64, seconds: u64) -> NodeReading {
+    let mut told = NodeReading::default();
+    let affected = seconds.saturating_sub(since);
+    let port = Labels::new(["1"]);
+    told.push(&SWITCH_PORT_RECEIVE_BYTES, &port, 80_000_000_000 * seconds);
+    let sent = 80_000_000_000 * seconds - lost * affected;
+    told.push(&SWITCH_PORT_TRANSMIT_BYTES, &Labels::new(["2"]), sent);
+    told.push(&SWITCH_PORT_TRANSMIT_PACKETS, &port, 20_000_000 * seconds);
+    let dropped = discards * affected;
+    told.push(
+        &SWITCH_PORT_DISCARDS,
+        &Labels::new(["1", "receive"]),
+        dropped,
+    );
+    told
+}
+
+#[test]
+fn a_switch_that_does_not_send_what_it_receives_is_named_if_hosts_lose_packets() {
+    let loss = 160_000_000;
+    let named = |lossy: (u64, u64), discards, rates: &Rates| {
+        let of_switch = move |name: &str, seconds| match name {
+            "spine-1" => Some(switch(lossy, discards, seconds)),
+            _ => Some(switch((10_000_000, 0), 0, seconds)),
+        };
+        incidents_with((2, &of_switch), rates, &as_it_is)
+    };
+    let quiet: &Rates = &|_, _| (0, 0);
+    let spine = ["uplink-lossy switch/spine-1 or [] critical"];
+    assert_eq!(named((loss, 65), 0, &between_leaves), spine);
+    assert!(named((loss, 65), 0, quiet).is_empty());
+    // A mirrored port differs permanently, congestion counts discards, and a small difference is one of the readings.
+    assert!(named((loss, 0), 0, &between_leaves).is_empty());
+    assert!(named((loss, 65), 39_000, &between_leaves).is_empty());
+    assert!(named((loss / 4, 65), 0, &between_leaves).is_empty());
 }
 
 #[test]
@@ -139,7 +194,7 @@ fn at_one_nic((sends, misses): (u64, u64)) -> impl Fn(usize, usize) -> (u64, u64
 
 #[test]
 fn what_one_nic_misses_or_loses_in_both_directions_is_lost_at_its_cable() {
-    let cable = "edge-lossy link/n4:mlx5_0/1 or [] critical";
+    let cable = "edge-lossy link/n4:mlx5_0/1 to link/leaf-1:5 or [] critical";
     for way in [(0, 200), (200, 0), (200, 200), (200, 300)] {
         assert_eq!(
             incidents(1, &at_one_nic(way), &as_it_is),
@@ -182,9 +237,9 @@ fn what_a_job_s_only_nic_on_its_leaf_loses_may_be_lost_on_the_path_to_the_other_
         }
     };
     let lossy = at_one_nic((200, 200));
-    let cable = ["edge-lossy link/n4:mlx5_0/1 or [] critical"];
+    let cable = ["edge-lossy link/n4:mlx5_0/1 to link/leaf-1:5 or [] critical"];
     assert_eq!(incidents(1, &lossy, &of_job(&[0, 1, 2, 3, 4, 5])), cable);
-    let either = [r#"edge-lossy link/n4:mlx5_0/1 or ["switch/spine-0"] warning"#];
+    let either = [r#"edge-lossy link/n4:mlx5_0/1 to link/leaf-1:5 or ["switch/spine-0"] warning"#];
     assert_eq!(incidents(1, &lossy, &of_job(&[0, 1, 2, 3, 4])), either);
 }
 
@@ -198,8 +253,8 @@ fn two_nics_of_one_job_that_lose_on_different_rails_are_both_named() {
         _ => (0, 0),
     };
     let cables = [
-        "edge-lossy link/n4:mlx5_0/1 or [] critical",
-        "edge-lossy link/n5:mlx5_1/1 or [] critical",
+        "edge-lossy link/n4:mlx5_0/1 to link/leaf-1:5 or [] critical",
+        "edge-lossy link/n5:mlx5_1/1 to link/leaf-1:14 or [] critical",
     ];
     assert_eq!(incidents(1, &two, &as_it_is), cables);
 }
@@ -257,10 +312,13 @@ fn an_efa_device_that_alone_retransmits_is_a_ticket_and_of_two_either_may_be_the
             false => [1_000_000, 1],
         })
     };
-    assert_eq!(at(&[(3, 1)]), ["edge-lossy link/n3:mlx5_1/1 or [] warning"]);
+    assert_eq!(
+        at(&[(3, 1)]),
+        ["edge-lossy link/n3:mlx5_1/1 to link/leaf-0:12 or [] warning"]
+    );
     assert_eq!(
         at(&[(3, 1), (4, 1)]),
-        ["edge-lossy link/n4:mlx5_1/1 or [\"link/n3:mlx5_1/1\"] warning"]
+        ["edge-lossy link/n4:mlx5_1/1 to link/leaf-1:13 or [\"link/n3:mlx5_1/1\"] warning"]
     );
     for none in [&[(3, 1), (4, 0)][..], &[(1, 1), (2, 1), (3, 1)], &[]] {
         assert!(at(none).is_empty(), "{none:?}");

@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::label;
-use railscope_model::metric::GPU;
+use railscope_model::metric::{GPU, NIC_PHY_LINK_DOWN};
 use railscope_model::reading::Labels;
 
 use self::chance::Background;
 use self::limits::{LIMITS, Limit, Names};
-use crate::assemble::netdev;
+use crate::assemble::netdev::{self, is_bond};
 use crate::assemble::node_parts::{gpus_behind, read};
 use crate::classes::Class;
 use crate::detect::detector::{Detector, Evidence, Explanation, Plotted, View};
@@ -98,6 +98,7 @@ impl Detector for ErrorCounters {
             if limit.of_losses {
                 leave_out_shared(view.fabric, &mut high);
                 leave_out_moved(view, &mut high);
+                leave_out_bonds(view, &mut high);
             }
             if limit.names == Names::SwitchPort {
                 switches::leave_out_passed_on(view.fabric, &mut high);
@@ -210,7 +211,7 @@ impl Detector for ErrorCounters {
                 ));
             }
             if limit.names == Names::Receiver {
-                thresholds.push(receiver::threshold());
+                thresholds.extend(receiver::thresholds());
             }
             Rule {
                 class: limit.class,
@@ -257,6 +258,21 @@ fn leave_out_moved(view: &View<'_>, losses: &mut Vec<Rise>) {
     });
 }
 
+/// Omits bonds, such as `mlx5_bond_0`, one of whose interfaces reports the same itself.
+fn leave_out_bonds(view: &View<'_>, losses: &mut Vec<Rise>) {
+    losses.retain(|loss| {
+        let Part::HostLink(node, RdmaPort { device, .. }) = &loss.part else {
+            return true;
+        };
+        let history = view.history.node(node);
+        let mut of_interfaces = history
+            .into_iter()
+            .flat_map(|history| history.moving(&NIC_PHY_LINK_DOWN));
+        let has_lost = |window| self::losses(window).is_some_and(|lost| lost.amount > 0.0);
+        !is_bond(device.as_str()) || !of_interfaces.any(|(_, window)| has_lost(window))
+    });
+}
+
 /// What the counter of a limit does on all parts.
 fn all_rises(view: &View<'_>, limit: &Limit) -> Vec<Rise> {
     let mut rises = Vec::new();
@@ -286,7 +302,11 @@ fn rises_of(
             window.increase(WINDOW_SECONDS)
         };
         let Some(rise) = rise else { continue };
-        if limit.names != Names::Receiver && rise.amount < least {
+        let is_of_receiver = limit.names == Names::Receiver;
+        if !is_of_receiver && rise.amount < least {
+            continue;
+        }
+        if is_of_receiver && receiver::loses_both_ways(history, labels, &rise) {
             continue;
         }
         // What others have counts however it rose.

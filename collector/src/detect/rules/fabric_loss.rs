@@ -2,10 +2,11 @@
 //!
 //! The sender gets negative acknowledgments, the receiver finds gaps. A cable at a host does that to everything that
 //! one NIC sends or receives (see [`edge`]); where many NICs of several nodes send what never arrives, and many others
-//! miss it, the loss is at a switch that they share. Hosts cannot determine which of them: all that lie on every path
-//! are named.
+//! miss it, the loss is at a switch that they share. Where switches count bytes, one of them may not send what it receives
+//! (see [`inside`]); else hosts cannot determine which of them it is: all that lie on every path are named.
 
 mod edge;
+mod inside;
 mod retransmits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,9 +16,12 @@ use railscope_model::fabric::{Fabric, LinkKind};
 use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort, SwitchName};
 use railscope_model::metric::{
     Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_SYMBOL_ERRORS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
-    RDMA_PORT_TRANSMIT_BYTES, RDMA_RETRANSMITS, RDMA_TRANSPORT_EVENTS,
+    RDMA_PORT_TRANSMIT_BYTES, RDMA_RETRANSMITS, RDMA_TRANSPORT_EVENTS, SWITCH_PORT_TRANSMIT_BYTES,
     SWITCH_PORT_TRANSMIT_PACKETS,
 };
+
+use inside::Inside;
+pub(super) use retransmits::is_efa;
 
 use crate::assemble::netdev::port_named;
 use crate::assemble::node_parts::gpus_behind;
@@ -47,11 +51,14 @@ const SENT_IN_VAIN: [&str; 3] = ["packet_seq_err", "seq_err_naks_rcvd", "rcvd_se
 /// What they call packets behind a gap: mlx5, bnxt_re, rxe.
 const BEHIND_A_GAP: [&str; 3] = ["out_of_sequence", "oos_drop_count", "out_of_seq_request"];
 
-struct FabricLoss;
+#[derive(Default)]
+struct FabricLoss {
+    inside: Inside,
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(FabricLoss)
+    Box::new(FabricLoss::default())
 }
 
 const NAME: &str = "fabric-loss";
@@ -72,11 +79,13 @@ impl Detector for FabricLoss {
         let all_receivers = losses(&BEHIND_A_GAP, &RDMA_PORT_RECEIVE_BYTES);
         // A NIC that loses as much in both directions has the largest share of a shared loss that one NIC may have.
         let edges = edge::evidence(view, &all_senders, &all_receivers);
-        if !edges.is_empty() {
+        let [senders, receivers] = [&all_senders, &all_receivers].map(Losses::felt);
+        let inside = self.inside.evidence(view, &senders, &receivers);
+        if !edges.is_empty() || inside.is_some() {
             out.extend(edges);
+            out.extend(inside);
             return;
         }
-        let [senders, receivers] = [&all_senders, &all_receivers].map(Losses::felt);
         let are_shared = senders.are_shared() && receivers.are_shared();
         if are_shared && host_errors(view) < EXPLAINED * senders.rate() {
             out.extend(evidence(view, &senders, &receivers));
@@ -86,6 +95,9 @@ impl Detector for FabricLoss {
     fn explain(&self, class: &Class, signal: &str) -> Explanation {
         if signal == RDMA_RETRANSMITS.name {
             return retransmits::explain();
+        }
+        if signal == SWITCH_PORT_TRANSMIT_BYTES.name {
+            return inside::explain();
         }
         if class == &EDGE_LOSSY {
             return edge::explain();
@@ -127,7 +139,12 @@ impl Detector for FabricLoss {
             Rule::new(&UPLINK_LOSSY, shared),
             Rule::new(&EDGE_LOSSY, of_edge),
             retransmits::rule(),
+            inside::rule(numbers()),
         ]
+    }
+
+    fn remembers(&self) -> bool {
+        true
     }
 }
 
@@ -217,7 +234,11 @@ impl<'a> Losses<'a> {
     /// Whether they are many, and none of them has the majority.
     fn are_shared(&self) -> bool {
         let most = self.0.iter().map(|loss| loss.rate).fold(0.0, f64::max);
-        self.0.len() >= MIN_PEERS && self.nodes() >= 2 && most <= MOST_OF_ONE * self.rate()
+        self.are_of_several_nodes() && most <= MOST_OF_ONE * self.rate()
+    }
+
+    fn are_of_several_nodes(&self) -> bool {
+        self.0.len() >= MIN_PEERS && self.nodes() >= 2
     }
 
     fn nodes(&self) -> usize {
@@ -362,9 +383,6 @@ fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Op
             list(&alike)
         );
     }
-    let nics = senders.0.iter().chain(&receivers.0);
-    let victims = nics.flat_map(|loss| gpus_behind(view.fabric, &loss.nic()));
-    let victims: BTreeSet<Part> = victims.collect();
     Some(Evidence {
         detector: NAME,
         signal: RDMA_TRANSPORT_EVENTS.name,
@@ -372,9 +390,16 @@ fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Op
         // What a flow loses by it depends on how it sends again.
         effect: 0.0,
         statement,
-        victims: victims.into_iter().collect(),
+        victims: victims(view, senders, receivers),
         related: Vec::new(),
         alike,
         part,
     })
+}
+
+/// The GPUs whose packets are lost.
+fn victims(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Vec<Part> {
+    let nics = senders.0.iter().chain(&receivers.0);
+    let gpus = nics.flat_map(|loss| gpus_behind(view.fabric, &loss.nic()));
+    gpus.collect::<BTreeSet<Part>>().into_iter().collect()
 }

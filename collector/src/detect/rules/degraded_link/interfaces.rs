@@ -1,5 +1,5 @@
-//! Network interfaces whose link went down, or is slower than on other nodes. Only on GPU nodes that report no state of RDMA ports:
-//! instances of clouds, and nodes of which no exporter reads `/sys/class/infiniband`.
+//! Network interfaces whose link went down, or is slower than on other nodes. Only on GPU nodes that report no state of RDMA ports
+//! (instances of clouds, and nodes of which no exporter reads `/sys/class/infiniband`), and members of bonds.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{NIC_CARRIER, NIC_SPEED};
 
 use super::{DOWN_KEPT_SECONDS, TOLERANCE, evidence, gigabits};
-use crate::assemble::netdev::{MIN_SPEED, is_without_rdma};
+use crate::assemble::netdev::{MIN_SPEED, speak_for_themselves};
 use crate::classes::{PORT_DEGRADED, PORT_DOWN};
 use crate::detect::detector::{Evidence, View};
 use crate::detect::peers::norm;
@@ -33,12 +33,15 @@ impl FallenInterfaces {
     /// Those that are up on most nodes.
     pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut carriers: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
-        let nodes = view.history.fresh_nodes(view.now);
-        for (node, history) in nodes.filter(|(_, history)| is_without_rdma(history)) {
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            let counts = speak_for_themselves(history);
             for (labels, window) in history.series(&NIC_CARRIER) {
                 let (Some(netdev), Some(carrier)) = (labels.values().next(), window.value()) else {
                     continue;
                 };
+                if !counts(netdev) {
+                    continue;
+                }
                 carriers.entry(netdev).or_default().push((node, carrier));
                 self.notice((node, history), netdev, carrier, view.now);
             }
@@ -70,13 +73,13 @@ impl FallenInterfaces {
     /// Interfaces that are up and slower than on most nodes.
     pub(super) fn find_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut speeds: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
-        let nodes = view.history.fresh_nodes(view.now);
-        for (node, history) in nodes.filter(|(_, history)| is_without_rdma(history)) {
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            let counts = speak_for_themselves(history);
             let up = history.series(&NIC_SPEED).filter_map(|(labels, window)| {
                 let netdev = labels.values().next()?;
                 let speed = window.value().filter(|speed| *speed > 0.0)?;
                 let is_up = history.value(&NIC_CARRIER, &[netdev]) == Some(1.0);
-                is_up.then_some((netdev, speed))
+                (is_up && counts(netdev)).then_some((netdev, speed))
             });
             for (netdev, speed) in up {
                 speeds.entry(netdev).or_default().push((node, speed));

@@ -118,13 +118,21 @@ pub(super) fn evidence(view: &View<'_>) -> Vec<Evidence> {
     found.collect()
 }
 
+/// Whether a port is that of an EFA device.
+pub(in crate::detect::rules) fn is_efa(history: &NodeHistory, device: &str, port: &str) -> bool {
+    let events = history.window(&RDMA_TRANSPORT_EVENTS, &[device, port, EVENT]);
+    events.is_some()
+}
+
 /// The busy EFA devices of a node.
 fn of_node<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Sender<'a>> {
     let retransmits = history.series(&RDMA_RETRANSMITS);
     let senders = retransmits.filter_map(|(labels, window)| {
         let mut labels = labels.values();
         let (device, port) = (labels.next()?, labels.next()?);
-        history.window(&RDMA_TRANSPORT_EVENTS, &[device, port, EVENT])?;
+        if !is_efa(history, device, port) {
+            return None;
+        }
         let sent = history.window(&RDMA_PORT_TRANSMIT_PACKETS, &[device, port])?;
         let (mut rate, mut share) = (f64::MAX, f64::MAX);
         for seconds in LOSS_SECONDS {
