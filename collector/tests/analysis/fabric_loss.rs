@@ -290,6 +290,14 @@ fn errors_of_a_hosts_port_explain_the_loss() {
 
 /// Incidents where all devices are of EFA, and send and retransmit so many packets a second.
 fn of_efa(rate: &dyn Fn(usize, usize) -> [u64; 2]) -> Vec<String> {
+    of_efa_and(rate, &|_, _| String::new())
+}
+
+/// The same, with more on each page.
+fn of_efa_and(
+    rate: &dyn Fn(usize, usize) -> [u64; 2],
+    more: &dyn Fn(usize, u64) -> String,
+) -> Vec<String> {
     incidents(2, &|_, _| (0, 0), &|index, seconds, _| {
         let counters = (0..RAILS).map(|rail| {
             let labels = format!("device=\"mlx5_{rail}\",port=\"1\"");
@@ -300,7 +308,7 @@ fn of_efa(rate: &dyn Fn(usize, usize) -> [u64; 2]) -> Vec<String> {
                  railscope_rdma_transport_events_total{{{labels},event=\"retrans_pkts\"}} {again}\n"
             )
         });
-        page(index, seconds) + &counters.collect::<String>()
+        page(index, seconds) + &counters.collect::<String>() + &more(index, seconds)
     })
 }
 
@@ -334,6 +342,18 @@ fn an_efa_device_that_alone_retransmits_is_a_ticket_and_of_two_either_may_be_the
         }
     };
     let no_other = |node, rail| [1_000_000_u64, if is_it(node, rail) { 200 } else { 0 }];
+    let dropping = |node: usize, seconds: u64| match node {
+        3 => format!(
+            "railscope_rdma_no_buffer_total{{device=\"mlx5_1\",port=\"1\"}} {}\n",
+            100 * seconds
+        ),
+        _ => String::new(),
+    };
+    let lossy = of_efa_and(&no_other, &dropping);
+    assert_eq!(
+        lossy,
+        ["edge-lossy link/n3:mlx5_1/1 to link/leaf-0:12 or [] warning"]
+    );
     for rates in [
         &loaded as &dyn Fn(usize, usize) -> [u64; 2],
         &alone_busy,

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{
-    RDMA_PORT_TRANSMIT_PACKETS, RDMA_RETRANSMITS, RDMA_TRANSPORT_EVENTS,
+    RDMA_NO_BUFFER, RDMA_PORT_TRANSMIT_PACKETS, RDMA_RETRANSMITS, RDMA_TRANSPORT_EVENTS,
 };
 
-use super::{LOSS_SECONDS, MIN_LOST, MIN_RATE, NAME};
+use super::{EXPLAINED, LOSS_SECONDS, MIN_LOST, MIN_RATE, NAME};
 use crate::assemble::netdev::port_named;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::EDGE_LOSSY;
@@ -34,9 +34,10 @@ pub(super) fn explain() -> Explanation {
     Explanation {
         check: "An EFA device retransmits a far larger share of its packets than the others of its job.",
         threshold: format!(
-            "at least {MIN_RATE:.0} packets per second and {MIN_LOST} of all, over {:.0} s and over {:.0} s, and {ABOVE_MEDIAN:.0} times the share of the median device, of at least {MIN_PEERS} of the job that send {BUSY:.0} packets per second (where no job is known, of all; then the median device must retransmit, too); if one of the same name on another node retransmits at least {:.0} % as much, it is an alternative; if more do, none is reported",
+            "at least {MIN_RATE:.0} packets per second and {MIN_LOST} of all, over {:.0} s and over {:.0} s, and {ABOVE_MEDIAN:.0} times the share of the median device, of at least {MIN_PEERS} of the job that send {BUSY:.0} packets per second (where no job is known, of all; then the median device must retransmit, too, or the device drop {:.0} % as many packets that it receives); if one of the same name on another node retransmits at least {:.0} % as much, it is an alternative; if more do, none is reported",
             LOSS_SECONDS[0],
             LOSS_SECONDS[1],
+            100.0 * EXPLAINED,
             100.0 * ALIKE
         ),
         clears: "It retransmits no more than the others.",
@@ -77,6 +78,12 @@ pub(super) fn rule() -> Rule {
             "under load all devices retransmit (a choice)",
         ),
         Threshold::new(
+            "received packets that it drops as a share of these, where no job is known and most devices retransmit nothing",
+            EXPLAINED,
+            "ratio",
+            "its link loses packets in both directions (a choice)",
+        ),
+        Threshold::new(
             "share of the largest rate from which another device of the same name is an alternative",
             ALIKE,
             "ratio",
@@ -98,6 +105,8 @@ struct Sender<'a> {
     rate: f64,
     /// Of all packets that it sends, the lowest in any of [`LOSS_SECONDS`].
     share: f64,
+    /// Whether it drops packets that it receives as well.
+    drops: bool,
 }
 
 /// Devices that retransmit far more than the others of their job.
@@ -142,11 +151,14 @@ fn of_node<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Sender<'a>> 
             rate = rate.min(again?);
             share = share.min(again? / packets);
         }
+        let dropped = history.window(&RDMA_NO_BUFFER, &[device, port]);
+        let dropped = dropped.and_then(|of| of.newest_increase(LOSS_SECONDS[0]));
         Some(Sender {
             node,
             port: port_named(device, port)?,
             rate,
             share,
+            drops: dropped.is_some_and(|dropped| dropped.rate() >= EXPLAINED * rate),
         })
     });
     senders.collect()
@@ -158,7 +170,7 @@ fn of_job(view: &View<'_>, is_known: bool, mut senders: Vec<Sender<'_>>) -> Opti
     senders.sort_by(|a, b| b.rate.total_cmp(&a.rate));
     let (first, others) = senders.split_first()?;
     let is_lossy = first.rate >= MIN_RATE && first.share >= MIN_LOST.max(ABOVE_MEDIAN * usual);
-    if !is_lossy || senders.len() < MIN_PEERS || !is_known && usual == 0.0 {
+    if !is_lossy || senders.len() < MIN_PEERS || !(is_known || first.drops) && usual == 0.0 {
         return None;
     }
     let alike = others
