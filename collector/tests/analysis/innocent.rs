@@ -115,6 +115,30 @@ fn gpus_at_a_limit_that_the_work_of_others_does_not_reach_are_not_slow() {
     assert_eq!(ever(&capped), BTreeSet::new());
 }
 
+/// Of a node that loads data, only some GPUs count as busy at a time. Of its power limit that is one mistake, and with another such
+/// node the site's choice, though that one idles.
+#[test]
+fn a_node_s_lower_power_limit_is_one_fault_and_that_of_several_none() {
+    let lowered = |nodes: std::ops::Range<usize>| {
+        move |index: usize, seconds: u64, page: String| {
+            let is_lowered = nodes.contains(&index);
+            let text = reporting(&page, seconds, |gpu| Reported {
+                utilization: match (is_lowered, index == 4 && gpu < 2) {
+                    (true, false) => 0.48,
+                    _ => 0.52,
+                },
+                megahertz: if is_lowered { 1700.0 } else { 1965.0 },
+                watts: 245.0,
+                is_capped: is_lowered,
+            });
+            with_limit(&text, if is_lowered { "460" } else { "700" })
+        }
+    };
+    let node = "power-limit host/n4 gpus=4 [gpu/n4:0 gpu/n4:1 gpu/n4:2 gpu/n4:3]";
+    assert_eq!(ever(&lowered(4..5)), BTreeSet::from([node.to_owned()]));
+    assert_eq!(ever(&lowered(4..6)), BTreeSet::new());
+}
+
 /// A node does heavier work than the others within the same power limit, and no exporter shows which job that is.
 #[test]
 fn all_gpus_of_a_node_at_a_lower_clock_within_the_same_power_limit_do_heavier_work() {

@@ -2,6 +2,7 @@
 
 mod evidence;
 mod hot_nodes;
+mod limits;
 mod power;
 mod samples;
 mod unexplained;
@@ -13,6 +14,7 @@ use std::hash::Hash;
 use railscope_model::metric::{GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER_LIMIT};
 
 use self::evidence::{of_one, of_whole_node, shared_cause};
+use self::limits::Lowered;
 use self::power::{
     AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, POWER_SECONDS, SAMPLE, by_power, capped,
     clock_of_its_power, has_steady_limit, is_heavier, memory_activity, power, works_without_pause,
@@ -132,6 +134,9 @@ impl Detector for SlowGpu {
         let throttled: BTreeSet<_> = held.iter().map(|held| held.gpu.node).collect();
         let unexplained = by_node(&gpus).filter(|node| !throttled.contains(node[0].node));
         out.extend(hot_nodes::find(view.now, unexplained));
+        let is_capped = held.iter().any(|held| held.why.reason == POWER_CAP);
+        let lowered = is_capped.then(|| Lowered::of(&view.gpus.listed(view)));
+        let lowered = lowered.unwrap_or_default();
         let mut capped = Vec::new();
         for node in by_node(&gpus) {
             let of_node: Vec<_> = held
@@ -139,7 +144,9 @@ impl Detector for SlowGpu {
                 .filter(|held| Some(held.gpu.node) == node.first().map(|gpu| gpu.node))
                 .collect();
             let host_can_be = !view.left_out.has(Step::HostComponent);
-            match shared_cause(&of_node, node.len()).filter(|_| host_can_be) {
+            let by_limit = || lowered.explains(&of_node).then_some(&POWER_LIMIT);
+            let cause = shared_cause(&of_node, node.len()).or_else(by_limit);
+            match cause.filter(|_| host_can_be) {
                 Some(class) if class == &POWER_LIMIT => capped.push((of_node, node.len())),
                 Some(class) => out.push(of_whole_node(class, &of_node, node.len(), view)),
                 None => {
@@ -151,7 +158,9 @@ impl Detector for SlowGpu {
             }
         }
         // A single node with another limit is a mistake; several are the site's choice.
-        if let [(of_node, gpus)] = &capped[..] {
+        if let [(of_node, gpus)] = &capped[..]
+            && !lowered.is_shared(of_node[0].gpu.node)
+        {
             out.push(of_whole_node(&POWER_LIMIT, of_node, *gpus, view));
         }
     }
@@ -168,7 +177,7 @@ impl Detector for SlowGpu {
                 _ => power::CHECK,
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs (power below that of GPUs of its job, if its job is known); power is the highest of {POWER_SECONDS:.0} s, of GPUs that work without pause for most of it and whose limit has not changed in that time), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s, or in two samples where its time is not counted; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, or with one that most of the node's GPUs have not, {:.0} % for {:.0} s",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs (power below that of GPUs of its job, if its job is known); power is the highest of {POWER_SECONDS:.0} s, of GPUs that work without pause for most of it and whose limit has not changed in that time), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s, or in two samples where its time is not counted; if {:.0} % of a node's GPUs are slow, or its busy GPUs are and as many have a lower power limit than usual, the node is reported; the same limit on several nodes, or power caps where limits are unknown, count as the site's choice; without a reason, or with one that most of the node's GPUs have not, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * CAPPED_CHIPS_DIFFER,
