@@ -13,6 +13,9 @@ use crate::store::History;
 /// A cable that has been missing for so long is forgotten: it was removed, not broken.
 const LOST_CABLE_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
 
+/// For so long a switch of which nothing is reported may start again, so that its cables are still there.
+const SILENT_SWITCH_SECONDS: f64 = 900.0;
+
 /// What became of cables that the older fabric has and the newer has not.
 #[derive(Debug, Clone, Copy)]
 pub struct Fate<'a> {
@@ -58,7 +61,7 @@ impl Fate<'_> {
             let says = match witness {
                 Witness::Subnet => self.settled.then_some(Presence::Lost),
                 Witness::Exporter => self.by_host(ends),
-                Witness::Switch => self.by_switch(ends),
+                Witness::Switch => self.by_switch(ends, said),
             };
             let said = says.map(|says| Sighting { says, ..said });
             link.seen_by.set(witness, said);
@@ -81,8 +84,9 @@ impl Fate<'_> {
         })
     }
 
-    /// As [`Self::by_host`], of the switches at the ends.
-    fn by_switch(&self, ends: [(PartId, u16); 2]) -> Option<Presence> {
+    /// As [`Self::by_host`], of the switches at the ends, which last saw it then.
+    fn by_switch(&self, ends: [(PartId, u16); 2], last: Sighting) -> Option<Presence> {
+        let is_old = self.now.seconds_since(last.at) > SILENT_SWITCH_SECONDS;
         let mut says = None;
         for (end, port) in ends {
             let Part::Switch(name) = &self.older.vertex(end).part else {
@@ -97,7 +101,7 @@ impl Fate<'_> {
             let told = self.switches.told.contains_key(name);
             let said = match light {
                 Some(0.0) => Presence::Lost,
-                None if own.is_none() && others.is_none() && !told => continue,
+                None if own.is_none() && others.is_none() && !told && is_old => continue,
                 _ => Presence::Unknown,
             };
             // A signal at one end implies one at the other; none at either is enough.

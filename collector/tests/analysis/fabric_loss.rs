@@ -226,6 +226,25 @@ fn what_one_nic_misses_or_loses_in_both_directions_is_lost_at_its_cable() {
 }
 
 #[test]
+fn what_full_queues_drop_is_not_lost_at_a_cable() {
+    let notified = |congested: std::ops::Range<usize>| {
+        move |index: usize, seconds: u64, page: String| {
+            let rate = if congested.contains(&index) { 2000 } else { 0 };
+            let labels = "device=\"mlx5_0\",port=\"1\",point=\"reaction\",action=\"handled\"";
+            format!(
+                "{page}railscope_rdma_cnp_total{{{labels}}} {}\n",
+                rate * seconds
+            )
+        }
+    };
+    let lossy = at_one_nic((200, 200));
+    assert_eq!(incidents(1, &lossy, &notified(4..5)), [""; 0]);
+    // Where all are told of congestion, it is usual.
+    let cable = ["edge-lossy link/n4:mlx5_0/1 to link/leaf-1:5 or [] critical"];
+    assert_eq!(incidents(1, &lossy, &notified(0..NODES)), cable);
+}
+
+#[test]
 fn what_a_job_s_only_nic_on_its_leaf_loses_may_be_lost_on_the_path_to_the_other_leaves() {
     let of_job = |members: &'static [usize]| {
         move |index: usize, _: u64, page: String| {

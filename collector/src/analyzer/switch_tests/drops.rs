@@ -9,7 +9,17 @@ use super::{Lab, leaves};
 use crate::detect::rules::switch_ports;
 
 /// What is reported where one switch drops these shares of what its ports send, by port from 1.
-fn dropping_in(mut lab: Lab, switch: &str, share: impl Fn(u16) -> f64) -> Vec<String> {
+fn dropping_in(lab: Lab, switch: &str, share: impl Fn(u16) -> f64) -> Vec<String> {
+    dropping_or_waiting_in(lab, None, switch, share)
+}
+
+/// The same where ports wait for credits for so many ticks.
+fn dropping_or_waiting_in(
+    mut lab: Lab,
+    waits: Option<f64>,
+    switch: &str,
+    share: impl Fn(u16) -> f64,
+) -> Vec<String> {
     lab.host("n1", ("a", 10));
     lab.host("n2", ("b", 10));
     for _ in 0..13 {
@@ -20,6 +30,9 @@ fn dropping_in(mut lab: Lab, switch: &str, share: impl Fn(u16) -> f64) -> Vec<St
                 lab.add(name, &SWITCH_PORT_TRANSMIT_PACKETS, &[&label], sent);
                 let labels = [&*label, "transmit"];
                 lab.add(name, &SWITCH_PORT_DISCARDS, &labels, share * sent);
+                if let Some(ticks) = waits {
+                    lab.add(name, &SWITCH_PORT_TRANSMIT_WAIT, &[&label], ticks);
+                }
             }
         }
         lab.read();
@@ -38,6 +51,8 @@ fn a_spine_that_drops_equally_at_all_ports_is_lossy_and_any_other_switch_has_wro
     }
     let at_some = |port| if port < 4 { 1e-4 } else { 1e-3 };
     assert_eq!(dropping("s", at_some), ["switch-qos switch/s"]);
+    let of_infiniband = dropping_or_waiting_in(leaves(), Some(1e3), "s", at_some);
+    assert_eq!(of_infiniband, ["uplink-lossy switch/s"]);
     assert_eq!(dropping("a", |_| 1e-4), ["switch-qos switch/a"]);
     assert!(dropping("a", |_| 1e-6).is_empty());
     for too_few in [5e-8, 0.0] {

@@ -5,6 +5,7 @@
 //! miss it, the loss is at a switch that they share. Where switches count bytes, one of them may not send what it receives
 //! (see [`inside`]); else hosts cannot determine which of them it is: all that lie on every path are named.
 
+mod congestion;
 mod edge;
 mod inside;
 mod retransmits;
@@ -20,6 +21,7 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_PACKETS,
 };
 
+use congestion::Congestion;
 use inside::Inside;
 pub(super) use retransmits::is_efa;
 
@@ -70,9 +72,14 @@ impl Detector for FabricLoss {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         out.extend(retransmits::evidence(view));
+        let congestion = Congestion::of(view);
         let losses = |events: &[&str], bytes| {
             let nodes = view.history.fresh_nodes(view.now);
-            let all = nodes.flat_map(|(node, history)| of_node(node, history, events, bytes));
+            let all = nodes.flat_map(|(node, history)| {
+                let mut of_node = of_node(node, history, events, bytes);
+                of_node.retain(|loss| !congestion.explains(history, &loss.port, loss.rate));
+                of_node
+            });
             Losses(all.collect())
         };
         let all_senders = losses(&SENT_IN_VAIN, &RDMA_PORT_TRANSMIT_BYTES);
@@ -105,11 +112,12 @@ impl Detector for FabricLoss {
         Explanation {
             check: "Many NICs of several nodes send packets that do not arrive, and no host port explains the loss.",
             threshold: format!(
-                "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments for more than {MIN_LOST} of their packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s, as many NICs that detect gaps, none with more than {:.0} % of the total, and host port errors below {:.0} % of it; no packet counters from the switches on the paths",
+                "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments for more than {MIN_LOST} of their packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s, as many NICs that detect gaps, none with more than {:.0} % of the total, and host port errors below {:.0} % of it; {}; no packet counters from the switches on the paths",
                 LOSS_SECONDS[0],
                 LOSS_SECONDS[1],
                 100.0 * MOST_OF_ONE,
-                100.0 * EXPLAINED
+                100.0 * EXPLAINED,
+                congestion::words()
             ),
             clears: "Packets arrive without loss.",
         }
@@ -151,6 +159,7 @@ impl Detector for FabricLoss {
 /// The numbers of both rules.
 fn numbers() -> Vec<Threshold> {
     vec![
+        congestion::threshold(),
         Threshold::new(
             "share of its packets that a NIC sends without delivery, or misses",
             MIN_LOST,

@@ -15,7 +15,8 @@ use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::metric::RDMA_TRANSPORT_EVENTS;
 
 use super::{
-    EXPLAINED, LOSS_SECONDS, Losses, MIN_LOST, MIN_RATE, NAME, errors_of, leaf_of, on_every_way,
+    EXPLAINED, LOSS_SECONDS, Losses, MIN_LOST, MIN_RATE, NAME, congestion, errors_of, leaf_of,
+    on_every_way,
 };
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::EDGE_LOSSY;
@@ -40,15 +41,16 @@ const GAPS_FOR_EACH: f64 = 2.0;
 /// The rule as text.
 pub(super) fn explain() -> Explanation {
     Explanation {
-        check: "A NIC misses packets, and what it sends does not arrive, or only it misses what several others send, or only what it sends is missed by several others; the errors of its node's ports do not explain this.",
+        check: "A NIC misses packets, and what it sends does not arrive, or only it misses what several others send, or only what it sends is missed by several others; neither the errors of its node's ports nor full queues explain this.",
         threshold: format!(
-            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job; or NICs of the same device name, if there is one for each with such a NIC, on different nodes), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send, or sends what at least {OTHERS} others miss with at most {GAPS_FOR_EACH} gaps for each negative acknowledgment; the node's port errors are below {:.0} % of the loss; the switches on the path are alternatives if it is its job's only NIC on its leaf",
+            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job; or NICs of the same device name, if there is one for each with such a NIC, on different nodes), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send, or sends what at least {OTHERS} others miss with at most {GAPS_FOR_EACH} gaps for each negative acknowledgment; the node's port errors are below {:.0} % of the loss; {}; the switches on the path are alternatives if it is its job's only NIC on its leaf",
             LOSS_SECONDS[0],
             LOSS_SECONDS[1],
             100.0 * MIN_SHARE,
             100.0 * MAX_OF_OTHERS,
             100.0 * OF_BOTH,
-            100.0 * EXPLAINED
+            100.0 * EXPLAINED,
+            congestion::words()
         ),
         clears: "Packets arrive without loss.",
     }

@@ -2,13 +2,14 @@
 //!
 //! A leaf whose lossless priority has no buffers drops where its queues are full. A switch that only joins switches and drops the
 //! same share of its packets at every port, or at those of a line card to several switches, whatever their load, loses them
-//! inside.
+//! inside. So does one of InfiniBand that drops at many: its ports wait for credits, and full queues drop nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_model::metric::{
     SWITCH_PORT_DISCARDS, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
+    SWITCH_PORT_TRANSMIT_WAIT,
 };
 use railscope_model::reading::Labels;
 
@@ -44,14 +45,14 @@ pub(super) fn explain(class: &Class) -> Explanation {
         check: if class == &SWITCH_QOS {
             "A switch drops packets at many of its ports."
         } else {
-            "A switch that is connected to switches only drops the same share of its packets at all busy ports, or at several next to each other that lead to different switches."
+            "A switch that is connected to switches only drops the same share of its packets at all busy ports, or at several next to each other that lead to different switches; or one of InfiniBand drops packets at many of its ports."
         },
         threshold: format!(
-            "more than {} of its packets and {MIN_DROPPED} in {WINDOW_SECONDS:.0} s, at {:.0} % of its busy ports, and {ABOVE_PEERS} times the median switch",
+            "more than {} and {MIN_DROPPED} in {WINDOW_SECONDS:.0} s, at {:.0} % of its busy ports, and {ABOVE_PEERS} times the median switch",
             if class == &SWITCH_QOS {
-                MAX_DROPPED
+                format!("{MAX_DROPPED} of its packets")
             } else {
-                MAX_LOST_INSIDE
+                format!("{MAX_LOST_INSIDE} of its packets, {MAX_DROPPED} where shares differ,")
             },
             100.0 * MIN_DROPPING
         ),
@@ -158,10 +159,14 @@ impl<'a> Drops<'a> {
         (dropped, dropped / (sent + dropped).max(1.0))
     }
 
-    /// Ports that dropped, of those that sent.
+    /// Ports that dropped, of those that sent or dropped.
     fn ports(&self) -> (usize, usize) {
-        let some = |of: &BTreeMap<_, f64>| of.values().filter(|packets| **packets > 0.0).count();
-        (some(&self.dropped), some(&self.sent))
+        let some = |of: &'_ BTreeMap<&'a str, f64>| -> BTreeSet<&'a str> {
+            let some = of.iter().filter(|(_, packets)| **packets > 0.0);
+            some.map(|(port, _)| *port).collect()
+        };
+        let (dropping, sending) = (some(&self.dropped), some(&self.sent));
+        (dropping.len(), dropping.union(&sending).count())
     }
 
     /// The ports that have dropped about the same share of their packets each, if all that send enough to tell have, or all that
@@ -228,14 +233,19 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
         if !many || dropped < MIN_DROPPED || share <= ABOVE_PEERS * usual {
             continue;
         }
-        let inside = share > MAX_LOST_INSIDE && loses_inside(view, &drops);
-        if !inside && share <= MAX_DROPPED {
+        let equally = share > MAX_LOST_INSIDE && loses_inside(view, &drops);
+        if !equally && share <= MAX_DROPPED {
             continue;
         }
-        let (class, why) = if inside {
+        let (class, why) = if equally {
             (
                 &UPLINK_LOSSY,
                 " The share is the same at all of them, so it is not congestion.",
+            )
+        } else if has_credits(view, drops.switch) {
+            (
+                &UPLINK_LOSSY,
+                " Its ports wait for credits, so it is not congestion.",
             )
         } else {
             (&SWITCH_QOS, "")
@@ -255,6 +265,12 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
             statement,
         ));
     }
+}
+
+/// Whether a switch counts the time for which its ports wait for credits: one of InfiniBand.
+fn has_credits(view: &View<'_>, switch: &SwitchName) -> bool {
+    let history = view.history.switch(switch);
+    history.is_some_and(|history| history.series(&SWITCH_PORT_TRANSMIT_WAIT).next().is_some())
 }
 
 /// Whether a switch is connected to other switches alone, and drops equally at all ports, or at adjacent ports to several of them.

@@ -1,0 +1,79 @@
+//! Losses that full queues explain: switches that drop what they cannot queue mark packets before, and the NICs of these flows
+//! are told so, more than others.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use railscope_model::identity::RdmaPort;
+use railscope_model::metric::RDMA_CNP;
+
+use super::LOSS_SECONDS;
+use crate::assemble::netdev::port_named;
+use crate::detect::detector::View;
+use crate::detect::peers::median;
+use crate::detect::registry::Threshold;
+use crate::store::{Increase, NodeHistory};
+
+/// How many times the congestion notifications of the median NIC: where all are told of congestion, one's losses have another
+/// cause.
+const ABOVE_USUAL: f64 = 5.0;
+
+/// The rule as text.
+pub(super) fn words() -> String {
+    format!(
+        "NICs with as many congestion notifications as lost packets, and {ABOVE_USUAL:.0} times those of the median NIC, do not count"
+    )
+}
+
+/// The number.
+pub(super) fn threshold() -> Threshold {
+    Threshold::new(
+        "congestion notifications, times those of the median NIC, from which they explain the loss if they are as many as the lost packets",
+        ABOVE_USUAL,
+        "times",
+        "a queue marks packets before it drops them (a choice)",
+    )
+}
+
+/// What ports are told of congestion.
+pub(super) struct Congestion<'a, 'v> {
+    view: &'a View<'v>,
+    /// Notifications a second of the median port.
+    usual: OnceCell<f64>,
+}
+
+impl<'a, 'v> Congestion<'a, 'v> {
+    pub(super) fn of(view: &'a View<'v>) -> Self {
+        let usual = OnceCell::new();
+        Self { view, usual }
+    }
+
+    /// Whether a port that loses so many packets a second has as many notifications, sent or received, and more than usual.
+    pub(super) fn explains(&self, history: &NodeHistory, port: &RdmaPort, lost: f64) -> bool {
+        let own = notifications(history).remove(port);
+        let own = own.filter(|own| *own > 0.0 && *own >= lost);
+        own.is_some_and(|own| own >= ABOVE_USUAL * self.usual())
+    }
+
+    fn usual(&self) -> f64 {
+        *self.usual.get_or_init(|| {
+            let nodes = self.view.history.fresh_nodes(self.view.now);
+            let all = nodes.flat_map(|(_, history)| notifications(history).into_values());
+            median(all).unwrap_or(0.0)
+        })
+    }
+}
+
+/// Congestion notifications a second that each port of a node sends and receives.
+fn notifications(history: &NodeHistory) -> BTreeMap<RdmaPort, f64> {
+    let mut ports = BTreeMap::new();
+    for (labels, window) in history.series(&RDMA_CNP) {
+        let mut labels = labels.values();
+        let port = labels.next().zip(labels.next());
+        if let Some(port) = port.and_then(|(device, port)| port_named(device, port)) {
+            let rate = window.newest_increase(LOSS_SECONDS[0]).map(Increase::rate);
+            *ports.entry(port).or_default() += rate.unwrap_or(0.0);
+        }
+    }
+    ports
+}
