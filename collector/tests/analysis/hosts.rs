@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Fault, check, ever, incidents, of_gpus, run, views, with};
+use super::{Fault, check, ever, incidents, of_gpus, run, run_from_the_start, views, with};
 
 #[test]
 fn a_host_whose_nics_all_have_another_mtu_is_one_incident() {
@@ -210,4 +210,39 @@ fn a_host_is_named_by_its_run_queues_where_no_pressure_is_measured() {
     check(&queues(0.06, false), &named);
     check(&queues(0.02, false), &[]);
     check(&queues(0.12, true), &[]);
+}
+
+#[test]
+fn storage_that_many_nodes_wait_for_stays_one_incident_while_they_end_one_by_one() {
+    let waits = |index: usize, seconds: u64, page: String| {
+        let until = match index {
+            1 | 2 => 40,
+            3 | 4 | 6 | 7 => 110,
+            _ => 0,
+        };
+        let waited = 0.4 * seconds.min(until) as f64;
+        // The last node is a server of files.
+        let is_shown = |line: &&str| index < 7 || !line.contains("gpu");
+        let page: Vec<&str> = page.lines().filter(is_shown).collect();
+        page.join("\n")
+            + &format!(
+                "\nrailscope_host_pressure_seconds_total{{resource=\"io\",kind=\"full\"}} {waited}\n"
+            )
+    };
+    let view = run_from_the_start(&waits);
+    let roots = view
+        .incidents
+        .iter()
+        .map(|incident| incident.root.to_string());
+    assert_eq!(roots.collect::<Vec<_>>(), ["storage/shared"]);
+    let server: Vec<String> = view.incidents[0]
+        .alternatives
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(server, ["host/n7"]);
+    // It reports the current state.
+    let now = &view.incidents[0].findings[0].evidence.statement;
+    let expected = "4 of 8 nodes waited for I/O at the same time, n7 for 32 s of the last 120 s. Without GPUs among them: host/n7. One that serves the files may be the cause.";
+    assert_eq!(now, expected);
 }

@@ -271,31 +271,6 @@ fn a_single_stall_in_the_first_seconds_is_no_rate() {
     assert!(named_after(6)[0].starts_with("host-stalls host/n5"));
 }
 
-#[test]
-fn storage_that_many_nodes_wait_for_stays_one_incident_while_they_end_one_by_one() {
-    let waits = |index: usize, seconds: u64, page: String| {
-        let until = match index {
-            1 | 2 => 40,
-            3 | 4 | 6 | 7 => 110,
-            _ => 0,
-        };
-        let waited = 0.4 * seconds.min(until) as f64;
-        page + &format!(
-            "railscope_host_pressure_seconds_total{{resource=\"io\",kind=\"full\"}} {waited}\n"
-        )
-    };
-    let view = run_from_the_start(&waits);
-    let roots = view
-        .incidents
-        .iter()
-        .map(|incident| incident.root.to_string());
-    assert_eq!(roots.collect::<Vec<_>>(), ["storage/shared"]);
-    // It reports the current state.
-    let now = &view.incidents[0].findings[0].evidence.statement;
-    let expected = "4 of 8 nodes waited for I/O at the same time, n7 for 32 s of the last 120 s.";
-    assert_eq!(now, expected);
-}
-
 /// The tensor cores of a rank that has more to do are active for longer, as those of a slow GPU are.
 #[test]
 fn more_tensor_activity_at_the_same_clock_pages_nobody() {

@@ -3,9 +3,10 @@
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{CPU_IOWAIT, GPU_UTILIZATION, HOST_PRESSURE, Metric};
 
+use crate::assemble::netdev;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, STORAGE_STALL};
-use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::detector::{Detector, Evidence, Explanation, View, list};
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
@@ -18,6 +19,9 @@ const WINDOW_SECONDS: f64 = 120.0;
 const MIN_SHARE: f64 = 0.1;
 /// Share of the nodes that must still wait for it to last: they end one by one.
 const STILL_WAIT: f64 = 0.25;
+
+/// Most hosts without GPUs among those that wait that may each be the server of the files.
+const MOST_SERVERS: usize = 2;
 
 /// The window for a node that waits alone.
 const ALONE_WINDOW_SECONDS: f64 = 60.0;
@@ -169,6 +173,12 @@ impl Detector for StorageStall {
                 "ratio",
                 "one that is idle does not show whether storage works (a choice)",
             ),
+            Threshold::new(
+                "hosts without GPUs among those that wait that are named as possible servers, at most",
+                MOST_SERVERS as f64,
+                "hosts",
+                "more are clients, such as login nodes (a choice)",
+            ),
         ];
         let fewest = peers::thresholds().into_iter().take(1);
         vec![Rule::new(
@@ -259,17 +269,40 @@ fn of_many(view: &View<'_>, long: &[&Wait<'_>], nodes: usize) -> Option<Evidence
         let gpus = gpus_behind(view.fabric, &host);
         gpus.into_iter().chain([host])
     };
+    let mut statement = format!(
+        "{} of {nodes} nodes waited for I/O at the same time, {node} for {:.0} s of the last {:.0} s.",
+        long.len(),
+        rise.amount,
+        rise.seconds
+    );
+    let servers = possible_servers(view, long);
+    if !servers.is_empty() {
+        statement += &format!(
+            " Without GPUs among them: {}. One that serves the files may be the cause.",
+            list(&servers)
+        );
+    }
     Some(Evidence {
-        statement: format!(
-            "{} of {nodes} nodes waited for I/O at the same time, {node} for {:.0} s of the last {:.0} s.",
-            long.len(),
-            rise.amount,
-            rise.seconds
-        ),
+        statement,
         victims: hosts.flat_map(with_gpus).collect(),
+        alike: servers,
         part: Part::SharedStorage,
         ..evidence(longest)
     })
+}
+
+/// Hosts without GPUs that wait as nodes with GPUs do: a server of files waits for its own disks. None where they are too many.
+fn possible_servers(view: &View<'_>, long: &[&Wait<'_>]) -> Vec<Part> {
+    let has_gpus = |wait: &&&Wait<'_>| {
+        let history = view.history.node(wait.node);
+        history.is_some_and(netdev::has_gpus)
+    };
+    let (computing, others): (Vec<&&Wait<'_>>, Vec<&&Wait<'_>>) = long.iter().partition(has_gpus);
+    if computing.is_empty() || others.len() > MOST_SERVERS {
+        return Vec::new();
+    }
+    let hosts = others.into_iter().map(|wait| Part::Host(wait.node.clone()));
+    hosts.collect()
 }
 
 /// A node that waits while the others do not: of those that measure pressure, or of those that do not.
