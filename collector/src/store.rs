@@ -22,12 +22,17 @@ pub use node::{NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS, UNKNOW
 pub(crate) use window::sign_above;
 pub use window::{Count, Increase, MAX_STEP, Quality, Window};
 
+/// For so long a switch of which nothing is reported may start again, so that its cables are still there.
+const SILENT_SWITCH_SECONDS: f64 = 900.0;
+
 /// What all nodes and switches reported lately.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     shared: Shared,
     nodes: BTreeMap<NodeName, NodeHistory>,
     switches: BTreeMap<SwitchName, NodeHistory>,
+    /// Switches that became silent, and when they were dropped.
+    silent: BTreeMap<SwitchName, Timestamp>,
     /// Adapters of hosts without an exporter, as a sweep of the subnet reads them.
     adapters: BTreeMap<(NodeName, RdmaDevice), NodeHistory>,
     /// Histories that were ever begun.
@@ -115,10 +120,23 @@ impl History {
             .map(|((node, _), history)| (node, history))
     }
 
+    /// Whether a switch was dropped lately because it had become silent: it may start again.
+    pub fn fell_silent(&self, switch: &SwitchName) -> bool {
+        self.silent.contains_key(switch)
+    }
+
     /// Drops switches and adapters without data for too long: unlike nodes, no list reports which there
     /// are.
     pub fn forget_silent(&mut self, now: Timestamp) {
-        self.switches.retain(|_, history| history.is_fresh(now));
+        self.silent
+            .retain(|_, since| now.seconds_since(*since) <= SILENT_SWITCH_SECONDS);
+        self.switches.retain(|switch, history| {
+            let is_fresh = history.is_fresh(now);
+            if !is_fresh {
+                self.silent.insert(switch.clone(), now);
+            }
+            is_fresh
+        });
         self.adapters.retain(|_, history| history.is_fresh(now));
     }
 }

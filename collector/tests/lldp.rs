@@ -1,4 +1,7 @@
 //! Ethernet fabrics by LLDP: reports of hosts and switches become the graph, its missing cables and its contradictions.
+
+mod restarts;
+
 use std::collections::BTreeMap;
 
 use railscope_collector::analyzer::{Analyzer, ClusterView};

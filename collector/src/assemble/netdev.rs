@@ -59,28 +59,31 @@ pub(crate) fn is_bond(device: &str) -> bool {
     device.contains("_bond")
 }
 
-/// Which interfaces of a node alone tell of their links: there is no state of an RDMA port, or that of a bond, such as `mlx5_bond_0`,
-/// which is up as long as one of its members is.
-pub(crate) fn speak_for_themselves(history: &NodeHistory) -> impl Fn(&str) -> bool {
+/// Which interfaces alone tell of their links: the node has no state of RDMA ports, or that of bonds, which are up as long as one of
+/// their members is. None if there are none.
+pub(crate) fn speak_for_themselves(history: &NodeHistory) -> Option<impl Fn(&str) -> bool> {
     let are_alone = is_without_rdma(history);
     let has_bonds = !are_alone && has_gpus(history) && devices(history).any(is_bond);
+    let may_be_member = |netdev: &str| !netdev.starts_with("ib") && !netdev.contains('.');
     let has_own_state = move |netdev: &str| {
-        let device = port_of(history, netdev).map(|port| port.device);
-        device.is_some_and(|own| devices(history).any(|one| one == own.as_str() && !is_bond(one)))
+        let own = port_of(history, netdev).filter(|own| !is_bond(own.device.as_str()));
+        own.is_some_and(|own| devices(history).any(|one| one == own.device.as_str()))
     };
-    move |netdev| are_alone || has_bonds && !has_own_state(netdev)
+    let counts = move |netdev: &str| are_alone || may_be_member(netdev) && !has_own_state(netdev);
+    (are_alone || has_bonds).then_some(counts)
 }
 
-/// Whether GPUs of a node are reported.
+/// Whether a node reports GPUs.
 pub(crate) fn has_gpus(history: &NodeHistory) -> bool {
     history.series(&GPU).next().is_some()
 }
 
-/// The port of a fast interface of such a node. The name of the interface takes the place of the device.
+/// The port of a fast interface that [speaks for itself](speak_for_themselves). The name of the interface takes the place of the device.
 pub(crate) fn port_without_rdma(history: &NodeHistory, netdev: &str) -> Option<RdmaPort> {
     let speed = history.value(&NIC_SPEED, &[netdev])?;
     let device = netdev.parse().ok()?;
-    (speed >= MIN_SPEED && is_without_rdma(history)).then_some(RdmaPort { device, port: 1 })
+    let counts = speak_for_themselves(history).is_some_and(|counts| counts(netdev));
+    (speed >= MIN_SPEED && counts).then_some(RdmaPort { device, port: 1 })
 }
 
 /// The port that the labels `device` and `port` name.

@@ -13,9 +13,6 @@ use crate::store::History;
 /// A cable that has been missing for so long is forgotten: it was removed, not broken.
 const LOST_CABLE_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
 
-/// For so long a switch of which nothing is reported may start again, so that its cables are still there.
-const SILENT_SWITCH_SECONDS: f64 = 900.0;
-
 /// What became of cables that the older fabric has and the newer has not.
 #[derive(Debug, Clone, Copy)]
 pub struct Fate<'a> {
@@ -61,7 +58,7 @@ impl Fate<'_> {
             let says = match witness {
                 Witness::Subnet => self.settled.then_some(Presence::Lost),
                 Witness::Exporter => self.by_host(ends),
-                Witness::Switch => self.by_switch(ends, said),
+                Witness::Switch => self.by_switch(ends),
             };
             let said = says.map(|says| Sighting { says, ..said });
             link.seen_by.set(witness, said);
@@ -84,9 +81,8 @@ impl Fate<'_> {
         })
     }
 
-    /// As [`Self::by_host`], of the switches at the ends, which last saw it then.
-    fn by_switch(&self, ends: [(PartId, u16); 2], last: Sighting) -> Option<Presence> {
-        let is_old = self.now.seconds_since(last.at) > SILENT_SWITCH_SECONDS;
+    /// As [`Self::by_host`], of the switches at the ends. One that has just become silent may start again.
+    fn by_switch(&self, ends: [(PartId, u16); 2]) -> Option<Presence> {
         let mut says = None;
         for (end, port) in ends {
             let Part::Switch(name) = &self.older.vertex(end).part else {
@@ -98,10 +94,10 @@ impl Fate<'_> {
             let others = self.history.switch(name);
             let light = own.and_then(|own| own.value(&NIC_CARRIER, &[&port]));
             let light = light.or_else(|| others?.value(&SWITCH_PORT_UP, &[&port]));
-            let told = self.switches.told.contains_key(name);
+            let told = self.switches.told.contains_key(name) || self.history.fell_silent(name);
             let said = match light {
                 Some(0.0) => Presence::Lost,
-                None if own.is_none() && others.is_none() && !told && is_old => continue,
+                None if own.is_none() && others.is_none() && !told => continue,
                 _ => Presence::Unknown,
             };
             // A signal at one end implies one at the other; none at either is enough.

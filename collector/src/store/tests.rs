@@ -154,4 +154,7 @@ fn a_switch_is_kept_beside_the_nodes_and_forgotten_when_it_stays_silent() {
     assert_eq!(history.fresh_switches(at(62)).count(), 0, "no longer heard");
     history.forget_silent(at(62));
     assert!(history.switch(&leaf).is_none());
+    assert!(history.fell_silent(&leaf));
+    history.forget_silent(at(62 + 901));
+    assert!(!history.fell_silent(&leaf));
 }

@@ -69,7 +69,7 @@ fn an_interface_that_loses_its_link_is_named_where_nothing_else_tells_of_it() {
                 .filter(|line| !device.is_empty() || !is_rdma(line));
             let mut page: String = kept.map(|line| format!("{line}\n")).collect();
             page = page.replace("up{device=\"mlx5_", &format!("up{{device=\"{device}"));
-            let losses = u8::from(down(node) && seconds >= 80);
+            let losses = u8::from(device == "mlx5_bond_" && down(node) && seconds >= 80);
             page += &format!(
                 "railscope_rdma_port_errors_total{{device=\"mlx5_bond_0\",port=\"1\",kind=\"link_downed\"}} {losses}\n\
                  railscope_nic_phy_link_down_events_total{{netdev=\"eth4\"}} {losses}\n"

@@ -13,10 +13,10 @@ fn dropping_in(lab: Lab, switch: &str, share: impl Fn(u16) -> f64) -> Vec<String
     dropping_or_waiting_in(lab, None, switch, share)
 }
 
-/// The same where ports wait for credits for so many ticks.
+/// The same where ports of a switch wait for credits for so many ticks.
 fn dropping_or_waiting_in(
     mut lab: Lab,
-    waits: Option<f64>,
+    waits: Option<fn(&str) -> f64>,
     switch: &str,
     share: impl Fn(u16) -> f64,
 ) -> Vec<String> {
@@ -31,7 +31,7 @@ fn dropping_or_waiting_in(
                 let labels = [&*label, "transmit"];
                 lab.add(name, &SWITCH_PORT_DISCARDS, &labels, share * sent);
                 if let Some(ticks) = waits {
-                    lab.add(name, &SWITCH_PORT_TRANSMIT_WAIT, &[&label], ticks);
+                    lab.add(name, &SWITCH_PORT_TRANSMIT_WAIT, &[&label], ticks(name));
                 }
             }
         }
@@ -51,8 +51,11 @@ fn a_spine_that_drops_equally_at_all_ports_is_lossy_and_any_other_switch_has_wro
     }
     let at_some = |port| if port < 4 { 1e-4 } else { 1e-3 };
     assert_eq!(dropping("s", at_some), ["switch-qos switch/s"]);
-    let of_infiniband = dropping_or_waiting_in(leaves(), Some(1e3), "s", at_some);
-    assert_eq!(of_infiniband, ["uplink-lossy switch/s"]);
+    let of_infiniband = |waits| dropping_or_waiting_in(leaves(), Some(waits), "s", at_some);
+    assert_eq!(of_infiniband(|_| 1e3), ["uplink-lossy switch/s"]);
+    // Packets behind a slow receiver wait until they are dropped.
+    let behind = |switch: &str| if switch == "s" { 1e6 } else { 1e3 };
+    assert_eq!(of_infiniband(behind), ["switch-qos switch/s"]);
     assert_eq!(dropping("a", |_| 1e-4), ["switch-qos switch/a"]);
     assert!(dropping("a", |_| 1e-6).is_empty());
     for too_few in [5e-8, 0.0] {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::label;
-use railscope_model::metric::{GPU, NIC_PHY_LINK_DOWN};
+use railscope_model::metric::{GPU, NIC_CARRIER, NIC_PHY_LINK_DOWN};
 use railscope_model::reading::Labels;
 
 use self::chance::Background;
@@ -258,19 +258,31 @@ fn leave_out_moved(view: &View<'_>, losses: &mut Vec<Rise>) {
     });
 }
 
-/// Omits bonds, such as `mlx5_bond_0`, one of whose interfaces reports the same itself.
+/// Omits bonds, such as `mlx5_bond_0`, where an interface of the node is named for a lost link itself.
 fn leave_out_bonds(view: &View<'_>, losses: &mut Vec<Rise>) {
     losses.retain(|loss| {
         let Part::HostLink(node, RdmaPort { device, .. }) = &loss.part else {
             return true;
         };
-        let history = view.history.node(node);
-        let mut of_interfaces = history
-            .into_iter()
-            .flat_map(|history| history.moving(&NIC_PHY_LINK_DOWN));
-        let has_lost = |window| self::losses(window).is_some_and(|lost| lost.amount > 0.0);
-        !is_bond(device.as_str()) || !of_interfaces.any(|(_, window)| has_lost(window))
+        let history = view.history.node(node).filter(|_| is_bond(device.as_str()));
+        !history.is_some_and(|history| has_lost_interface(node, history))
     });
+}
+
+/// Whether an interface of a node has lost its link, and is named for it.
+fn has_lost_interface(node: &NodeName, history: &NodeHistory) -> bool {
+    let speaks = netdev::speak_for_themselves(history);
+    let is_down = |netdev: &str| history.value(&NIC_CARRIER, &[netdev]) == Some(0.0);
+    let is_named = |labels: &Labels| match part(node, history, labels, Names::Netdev) {
+        Some(Part::HostLink(_, port)) => !is_bond(port.device.as_str()),
+        _ => {
+            let mut netdev = labels.values().take(1).filter(|netdev| is_down(netdev));
+            netdev.any(|netdev| speaks.as_ref().is_some_and(|speaks| speaks(netdev)))
+        }
+    };
+    let has_lost = |window| losses(window).is_some_and(|lost| lost.amount > 0.0);
+    let mut lost = history.moving(&NIC_PHY_LINK_DOWN);
+    lost.any(|(labels, window)| has_lost(window) && is_named(labels))
 }
 
 /// What the counter of a limit does on all parts.
@@ -306,7 +318,7 @@ fn rises_of(
         if !is_of_receiver && rise.amount < least {
             continue;
         }
-        if is_of_receiver && receiver::loses_both_ways(history, labels, &rise) {
+        if is_of_receiver && least > 0.0 && receiver::loses_both_ways(history, labels, &rise) {
             continue;
         }
         // What others have counts however it rose.

@@ -77,7 +77,9 @@ impl Detector for FabricLoss {
             let nodes = view.history.fresh_nodes(view.now);
             let all = nodes.flat_map(|(node, history)| {
                 let mut of_node = of_node(node, history, events, bytes);
-                of_node.retain(|loss| !congestion.explains(history, &loss.port, loss.rate));
+                for loss in &mut of_node {
+                    loss.is_congested = congestion.explains(history, &loss.port, loss.rate);
+                }
                 of_node
             });
             Losses(all.collect())
@@ -127,6 +129,7 @@ impl Detector for FabricLoss {
         let mut shared = peers::thresholds();
         shared.truncate(1);
         shared.extend(numbers());
+        shared.extend(excuses());
         shared.extend([
             Threshold::new(
                 "largest share of one NIC in the loss",
@@ -142,6 +145,7 @@ impl Detector for FabricLoss {
             ),
         ]);
         let mut of_edge = numbers();
+        of_edge.extend(excuses());
         of_edge.extend(edge::numbers());
         vec![
             Rule::new(&UPLINK_LOSSY, shared),
@@ -159,7 +163,6 @@ impl Detector for FabricLoss {
 /// The numbers of both rules.
 fn numbers() -> Vec<Threshold> {
     vec![
-        congestion::threshold(),
         Threshold::new(
             "share of its packets that a NIC sends without delivery, or misses",
             MIN_LOST,
@@ -190,12 +193,21 @@ fn numbers() -> Vec<Threshold> {
             "bytes",
             "the largest RDMA MTU; smaller packets lower the share",
         ),
+    ]
+}
+
+/// The numbers of what explains a loss that hosts alone see.
+fn excuses() -> Vec<Threshold> {
+    let [congestion, sending] = congestion::thresholds();
+    vec![
         Threshold::new(
             "host port errors as a share of the loss",
             EXPLAINED,
             "ratio",
             "from this share, they explain it (a choice)",
         ),
+        congestion,
+        sending,
     ]
 }
 
@@ -208,6 +220,8 @@ struct Loss<'a> {
     rate: f64,
     /// Whether it is so many, in all of [`LOSS_SECONDS`], that a job feels them.
     is_felt: bool,
+    /// Whether full queues explain it.
+    is_congested: bool,
 }
 
 impl Loss<'_> {
@@ -243,7 +257,13 @@ impl<'a> Losses<'a> {
     /// Whether they are many, and none of them has the majority.
     fn are_shared(&self) -> bool {
         let most = self.0.iter().map(|loss| loss.rate).fold(0.0, f64::max);
-        self.are_of_several_nodes() && most <= MOST_OF_ONE * self.rate()
+        self.are_of_several_nodes() && most <= MOST_OF_ONE * self.rate() && !self.are_congested()
+    }
+
+    /// Whether full queues explain much of them.
+    fn are_congested(&self) -> bool {
+        let congested = self.0.iter().filter(|loss| loss.is_congested);
+        congested.map(|loss| loss.rate).sum::<f64>() >= EXPLAINED * self.rate()
     }
 
     fn are_of_several_nodes(&self) -> bool {
@@ -293,6 +313,7 @@ fn of_node<'a>(
             port,
             rate,
             is_felt,
+            is_congested: false,
         })
     });
     losses.collect()

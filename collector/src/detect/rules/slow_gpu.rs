@@ -144,7 +144,11 @@ impl Detector for SlowGpu {
                 .filter(|held| Some(held.gpu.node) == node.first().map(|gpu| gpu.node))
                 .collect();
             let host_can_be = !view.left_out.has(Step::HostComponent);
-            let by_limit = || lowered.explains(&of_node).then_some(&POWER_LIMIT);
+            let by_limit = || {
+                lowered
+                    .explains(&of_node, node.len())
+                    .then_some(&POWER_LIMIT)
+            };
             let cause = shared_cause(&of_node, node.len()).or_else(by_limit);
             match cause.filter(|_| host_can_be) {
                 Some(class) if class == &POWER_LIMIT => capped.push((of_node, node.len())),
@@ -157,11 +161,13 @@ impl Detector for SlowGpu {
                 }
             }
         }
-        // A single node with another limit is a mistake; several are the site's choice.
-        if let [(of_node, gpus)] = &capped[..]
-            && !lowered.is_shared(of_node[0].gpu.node)
-        {
-            out.push(of_whole_node(&POWER_LIMIT, of_node, *gpus, view));
+        // A node with a limit of its own is a mistake; one that several have is the site's choice.
+        let alone = capped.len() == 1;
+        for (of_node, gpus) in &capped {
+            let is_shared = lowered.is_shared(of_node[0].gpu.node);
+            if !is_shared.unwrap_or(!alone) {
+                out.push(of_whole_node(&POWER_LIMIT, of_node, *gpus, view));
+            }
         }
     }
 

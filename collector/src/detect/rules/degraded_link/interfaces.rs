@@ -18,7 +18,7 @@ use crate::store::NodeHistory;
 /// The slowest interface that counts, as a threshold.
 pub(super) fn slowest() -> Threshold {
     Threshold::new(
-        "slowest interface of a node without RDMA ports that counts",
+        "slowest interface that counts, of a node without RDMA ports or a bond",
         MIN_SPEED,
         "bytes/s",
         "slower ones are for management (a choice)",
@@ -34,7 +34,9 @@ impl FallenInterfaces {
     pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut carriers: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
         for (node, history) in view.history.fresh_nodes(view.now) {
-            let counts = speak_for_themselves(history);
+            let Some(counts) = speak_for_themselves(history) else {
+                continue;
+            };
             for (labels, window) in history.series(&NIC_CARRIER) {
                 let (Some(netdev), Some(carrier)) = (labels.values().next(), window.value()) else {
                     continue;
@@ -74,7 +76,9 @@ impl FallenInterfaces {
     pub(super) fn find_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut speeds: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
         for (node, history) in view.history.fresh_nodes(view.now) {
-            let counts = speak_for_themselves(history);
+            let Some(counts) = speak_for_themselves(history) else {
+                continue;
+            };
             let up = history.series(&NIC_SPEED).filter_map(|(labels, window)| {
                 let netdev = labels.values().next()?;
                 let speed = window.value().filter(|speed| *speed > 0.0)?;

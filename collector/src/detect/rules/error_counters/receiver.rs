@@ -46,7 +46,8 @@ pub(super) fn loses_both_ways(history: &NodeHistory, labels: &Labels, dropped: &
     let again = history.window(&RDMA_RETRANSMITS, &[device, port]);
     let again = again.and_then(|window| window.increase(WINDOW_SECONDS));
     is_efa(history, device, port)
-        && again.is_some_and(|again| again.amount >= LOSES * dropped.amount.max(1.0))
+        && dropped.amount > 0.0
+        && again.is_some_and(|again| again.amount >= LOSES * dropped.amount)
 }
 
 /// What the ports of a node count together: of the NIC that has nearly all of it, or of the node.

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use railscope_model::identity::RdmaPort;
-use railscope_model::metric::RDMA_CNP;
+use railscope_model::metric::{RDMA_CNP, RDMA_PORT_TRANSMIT_BYTES};
 
 use super::LOSS_SECONDS;
 use crate::assemble::netdev::port_named;
@@ -18,27 +18,38 @@ use crate::store::{Increase, NodeHistory};
 /// cause.
 const ABOVE_USUAL: f64 = 5.0;
 
+/// Bytes a second from which a port sends: an idle one is told nothing.
+const BUSY: f64 = 1e7;
+
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "NICs with as many congestion notifications as lost packets, and {ABOVE_USUAL:.0} times those of the median NIC, do not count"
+        "a loss counts as that of full queues if the NIC has as many congestion notifications as lost packets, and {ABOVE_USUAL:.0} times those of the median NIC that sends"
     )
 }
 
-/// The number.
-pub(super) fn threshold() -> Threshold {
-    Threshold::new(
-        "congestion notifications, times those of the median NIC, from which they explain the loss if they are as many as the lost packets",
-        ABOVE_USUAL,
-        "times",
-        "a queue marks packets before it drops them (a choice)",
-    )
+/// The numbers.
+pub(super) fn thresholds() -> [Threshold; 2] {
+    [
+        Threshold::new(
+            "congestion notifications, times those of the median NIC that sends, from which they explain the loss if they are as many as the lost packets",
+            ABOVE_USUAL,
+            "times",
+            "a queue marks packets before it drops them (a choice)",
+        ),
+        Threshold::new(
+            "bytes per second from which a NIC sends",
+            BUSY,
+            "bytes/s",
+            "idle NICs are told nothing (a choice)",
+        ),
+    ]
 }
 
 /// What ports are told of congestion.
 pub(super) struct Congestion<'a, 'v> {
     view: &'a View<'v>,
-    /// Notifications a second of the median port.
+    /// Notifications a second of the median port that sends.
     usual: OnceCell<f64>,
 }
 
@@ -58,10 +69,22 @@ impl<'a, 'v> Congestion<'a, 'v> {
     fn usual(&self) -> f64 {
         *self.usual.get_or_init(|| {
             let nodes = self.view.history.fresh_nodes(self.view.now);
-            let all = nodes.flat_map(|(_, history)| notifications(history).into_values());
+            let all = nodes.flat_map(|(_, history)| {
+                let told = notifications(history).into_iter();
+                let told = told.filter(|(port, _)| sends(history, port));
+                told.map(|(_, rate)| rate)
+            });
             median(all).unwrap_or(0.0)
         })
     }
+}
+
+/// Whether a port sends [`BUSY`].
+fn sends(history: &NodeHistory, port: &RdmaPort) -> bool {
+    let labels = [port.device.as_str(), &port.port.to_string()];
+    let sent = history.window(&RDMA_PORT_TRANSMIT_BYTES, &labels);
+    let sent = sent.and_then(|sent| sent.newest_increase(LOSS_SECONDS[0]));
+    sent.is_some_and(|sent| sent.rate() >= BUSY)
 }
 
 /// Congestion notifications a second that each port of a node sends and receives.

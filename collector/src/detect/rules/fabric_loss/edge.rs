@@ -107,6 +107,8 @@ struct Lost {
     missed: f64,
     /// Whether a job feels one of them.
     is_felt: bool,
+    /// Whether full queues explain one of them.
+    is_congested: bool,
 }
 
 impl Lost {
@@ -138,6 +140,7 @@ pub(super) fn evidence(
                 lost.missed += loss.rate;
             }
             lost.is_felt |= loss.is_felt;
+            lost.is_congested |= loss.is_congested;
         }
     }
     let found = jobs.values().flat_map(|of_job| {
@@ -174,7 +177,7 @@ fn at_one_end<'a>(of_job: &OfJob<'a>) -> Option<Found<'a>> {
     let all = of_job.values().fold(Lost::default(), |all, lost| Lost {
         sent: all.sent + lost.sent,
         missed: all.missed + lost.missed,
-        is_felt: false,
+        ..Lost::default()
     });
     let share = |lost: &Lost| lost.shares(&all).iter().sum::<f64>();
     let mut shares: Vec<_> = of_job
@@ -213,7 +216,7 @@ fn leaf_of_single(view: &View<'_>, (node, port): (&NodeName, &RdmaPort)) -> Opti
     (!leaves.is_empty() && !leaves.contains(&leaf)).then_some(leaf)
 }
 
-/// `None` where errors of the node's ports explain the loss.
+/// `None` where errors of the node's ports or full queues explain the loss.
 fn edge(
     view: &View<'_>,
     (node, port): (&NodeName, &RdmaPort),
@@ -221,7 +224,7 @@ fn edge(
     path: impl Fn() -> Vec<Part>,
 ) -> Option<Evidence> {
     let errors = errors_of(view.history.node(node)?);
-    if errors >= EXPLAINED * lost.sent.max(lost.missed) {
+    if lost.is_congested || errors >= EXPLAINED * lost.sent.max(lost.missed) {
         return None;
     }
     let part = Part::HostLink(node.clone(), port.clone());

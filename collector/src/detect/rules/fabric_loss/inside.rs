@@ -2,8 +2,11 @@
 //!
 //! What a switch receives at all of its ports together, it sends. Where hosts lose packets and one switch alone sends less
 //! than it receives, the packets are lost in it. A permanent difference (mirrored or unread ports) is no loss: the difference must have
-//! begun within the window.
+//! begun within the window, and a surplus, which a new mirror makes as well, when the loss began.
 
+use std::collections::BTreeSet;
+
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
     Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_RECEIVE_BYTES,
@@ -22,7 +25,7 @@ use crate::store::{Increase, NodeHistory, SWITCH_WINDOW_SECONDS};
 const MIN_DIFFERENCE: f64 = 1e-3;
 /// How many times the largest difference of the other switches: ports are not read at the same time.
 const ABOVE_OTHERS: f64 = 4.0;
-/// A switch that receives less than this share of what another receives is no measure of it.
+/// A switch that receives less than this share of what the busiest receives is idle; so is one that had less than this share before.
 const AS_BUSY: f64 = 0.1;
 /// Share of the difference that there was before, at most.
 const BEFORE: f64 = 0.5;
@@ -40,13 +43,19 @@ pub(super) fn rule(of_hosts: Vec<Threshold>) -> Rule {
             "ports are not read at the same time (a choice)",
         ),
         Threshold::new(
+            "errors and discards of the switch as a share of the missing packets, below",
+            EXPLAINED,
+            "ratio",
+            "from this share, they explain it (a choice)",
+        ),
+        Threshold::new(
             "times the largest difference of the other switches, at least",
             ABOVE_OTHERS,
             "times",
             "one must stand out (a choice)",
         ),
         Threshold::new(
-            "traffic of a switch that it is compared with, as a share of its own, at least",
+            "traffic of a switch as a share of that of the busiest switch, and before as a share of the present, at least",
             AS_BUSY,
             "ratio",
             "idle switches differ by chance (a choice)",
@@ -68,9 +77,9 @@ pub(super) fn rule(of_hosts: Vec<Threshold>) -> Rule {
 /// The rule as text.
 pub(super) fn explain() -> Explanation {
     Explanation {
-        check: "A switch sends another amount than it receives, without errors or discards, and many NICs of several nodes lose packets.",
+        check: "A switch sends another amount than it receives, which its errors and discards do not explain, and many NICs of several nodes lose packets.",
         threshold: format!(
-            "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments, and as many that detect gaps; a difference of at least {MIN_DIFFERENCE} of the bytes received in {:.0} s, {ABOVE_OTHERS:.0} times that of any other switch, of at least {MIN_PEERS}, twice what it was before, and errors and discards below {:.0} % of the missing packets",
+            "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments, and as many that detect gaps; a difference of at least {MIN_DIFFERENCE} of the bytes received in {:.0} s, {ABOVE_OTHERS:.0} times that of any other switch, of at least {MIN_PEERS}, twice what it was before at similar traffic, and errors and discards below {:.0} % of the missing packets",
             LOSS_SECONDS[0],
             100.0 * EXPLAINED
         ),
@@ -99,7 +108,7 @@ impl Balance {
         }
     }
 
-    /// Of all the time before [`LOSS_SECONDS`], if it is long enough.
+    /// Of all the time before [`LOSS_SECONDS`], per second, if it is long enough.
     fn before(history: &NodeHistory) -> Option<Self> {
         let [newest, shortest] = LOSS_SECONDS;
         let total = |metric| {
@@ -111,7 +120,7 @@ impl Balance {
                     longest = longest.max(whole.seconds - newest.seconds);
                 }
             }
-            (longest >= shortest).then_some(amount)
+            (longest >= shortest).then(|| amount / longest)
         };
         Some(Self {
             received: total(&SWITCH_PORT_RECEIVE_BYTES)?,
@@ -130,6 +139,8 @@ impl Balance {
 pub(super) struct Inside {
     /// The switch that was found: its difference becomes older than the window.
     found: Option<SwitchName>,
+    /// Since when hosts lose packets.
+    losing: Option<Timestamp>,
 }
 
 impl Inside {
@@ -139,20 +150,27 @@ impl Inside {
         senders: &Losses<'_>,
         receivers: &Losses<'_>,
     ) -> Option<Evidence> {
-        let are_many = senders.are_of_several_nodes() && receivers.are_of_several_nodes();
-        let standing_out = are_many.then(|| stands_out(view)).flatten();
-        let found = standing_out.filter(|(switch, history, balance)| {
-            self.found.as_ref() == Some(*switch) || is_new(history, *balance)
+        if !(senders.are_of_several_nodes() && receivers.are_of_several_nodes()) {
+            *self = Self::default();
+            return None;
+        }
+        let losing = *self.losing.get_or_insert(view.now);
+        let found = self.stands_out(view).filter(|(switch, balance)| {
+            // A mirror that is set up to find the loss sends more than is received.
+            let is_in_time = view.now.seconds_since(losing) <= LOSS_SECONDS.iter().sum();
+            let is_known = self.found.as_ref() == Some(*switch);
+            let is_loss = balance.missing() > 0.0 || is_known || is_in_time;
+            is_loss && are_connected(view, switch, senders)
         });
-        self.found = found.map(|(switch, ..)| switch.clone());
-        let (switch, _, balance) = found?;
+        self.found = found.map(|(switch, _)| switch.clone());
+        let (switch, balance) = found?;
         let part = Part::Switch(switch.clone());
         let (amount, more) = match balance.missing() {
             missing if missing < 0.0 => (-missing, "more"),
             missing => (missing, "less"),
         };
         let statement = format!(
-            "{part} sends {:.2} % {more} than it receives, counts neither errors nor discards, and no other switch does; {} NICs of {} nodes send packets that do not arrive, {:.0} per second, and {} NICs of {} nodes miss packets.",
+            "{part} sends {:.2} % {more} than it receives, which its errors and discards do not explain, and no other switch does; {} NICs of {} nodes send packets that do not arrive, {:.0} per second, and {} NICs of {} nodes miss packets.",
             100.0 * amount,
             senders.0.len(),
             senders.nodes(),
@@ -173,27 +191,42 @@ impl Inside {
             part,
         })
     }
+
+    /// The switch whose difference is new and far larger than that of any other, if it counts nothing that explains it.
+    fn stands_out<'a>(&self, view: &View<'a>) -> Option<(&'a SwitchName, Balance)> {
+        let switches = view.history.fresh_switches(view.now);
+        let balances =
+            switches.map(|(switch, history)| (switch, history, Balance::newest(history)));
+        let mut balances: Vec<_> = balances.collect();
+        let received = balances.iter().map(|(.., own)| own.received);
+        let busiest = received.fold(0.0, f64::max);
+        balances.retain(|(switch, history, own)| {
+            let is_small = || own.missing().abs() < MIN_DIFFERENCE;
+            let is_known = || self.found.as_ref() == Some(*switch);
+            own.received > AS_BUSY * busiest && (is_small() || is_known() || is_new(history, *own))
+        });
+        balances.sort_by(|(.., a), (.., b)| b.missing().abs().total_cmp(&a.missing().abs()));
+        let [(switch, history, own), others @ ..] = &balances[..] else {
+            return None;
+        };
+        let (.., next) = others.first()?;
+        let difference = own.missing().abs();
+        let is_alone = others.len() + 1 >= MIN_PEERS
+            && difference >= MIN_DIFFERENCE.max(ABOVE_OTHERS * next.missing().abs());
+        let packets = difference * own.received / PACKET_BYTES;
+        let is_unexplained = is_alone && counted(history)? < EXPLAINED * packets;
+        is_unexplained.then_some((*switch, *own))
+    }
 }
 
-/// The switch whose difference is far larger than that of any other, if it counts nothing that explains it.
-fn stands_out<'a>(view: &View<'a>) -> Option<(&'a SwitchName, &'a NodeHistory, Balance)> {
-    let switches = view.history.fresh_switches(view.now);
-    let balances = switches.map(|(switch, history)| (switch, history, Balance::newest(history)));
-    let mut balances: Vec<_> = balances.collect();
-    balances.sort_by(|(.., a), (.., b)| b.missing().abs().total_cmp(&a.missing().abs()));
-    let is_busy = |of: &Balance, beside: f64| of.received > AS_BUSY * beside;
-    let place = balances.iter().position(|(.., own)| is_busy(own, 0.0))?;
-    let (switch, history, own) = *balances.get(place)?;
-    let others = balances.iter().skip(place + 1);
-    let others: Vec<_> = others
-        .filter(|(.., other)| is_busy(other, own.received))
-        .collect();
-    let (.., largest) = others.first()?;
-    let difference = own.missing().abs();
-    let is_alone = others.len() + 1 >= MIN_PEERS
-        && difference >= MIN_DIFFERENCE.max(ABOVE_OTHERS * largest.missing().abs());
-    let packets = difference * own.received / PACKET_BYTES;
-    (is_alone && counted(history)? < EXPLAINED * packets).then_some((switch, history, own))
+/// Whether a switch is of the network of the NICs that lose packets.
+fn are_connected(view: &View<'_>, switch: &SwitchName, senders: &Losses<'_>) -> bool {
+    let leaves = senders.0.iter().filter_map(|loss| loss.leaf(view.fabric));
+    let leaves: BTreeSet<SwitchName> = leaves.collect();
+    leaves.contains(switch)
+        || leaves
+            .iter()
+            .any(|leaf| view.routes.between(view.fabric, leaf, switch).is_some())
 }
 
 /// Errors and discards a second of a switch; none if it does not count discards.
@@ -207,8 +240,11 @@ fn counted(history: &NodeHistory) -> Option<f64> {
     Some(rate(&SWITCH_PORT_DISCARDS) + rate(&SWITCH_PORT_ERRORS))
 }
 
-/// Whether the difference of a switch began within the window.
+/// Whether the difference of a switch began within the window, in which it carried traffic before.
 fn is_new(history: &NodeHistory, now: Balance) -> bool {
     let before = Balance::before(history);
-    before.is_some_and(|before| before.missing().abs() <= BEFORE * now.missing().abs())
+    before.is_some_and(|before| {
+        before.received >= AS_BUSY * now.received
+            && before.missing().abs() <= BEFORE * now.missing().abs()
+    })
 }

@@ -39,16 +39,18 @@ impl<'a> Lowered<'a> {
         Self(nodes.collect())
     }
 
-    /// Whether the limit of a node explains why these GPUs of it are throttled, however few of its GPUs are busy.
-    pub(super) fn explains(&self, held: &[&Held<'_>]) -> bool {
+    /// Whether the limit of a node explains why these of its busy GPUs are throttled, however few are busy.
+    pub(super) fn explains(&self, held: &[&Held<'_>], busy: usize) -> bool {
         let is_capped = |held: &&Held<'_>| held.why.reason == POWER_CAP;
         let node = held.first().map(|held| held.gpu.node);
-        held.iter().all(is_capped) && node.is_some_and(|node| self.0.contains_key(node))
+        held.iter().all(is_capped)
+            && held.len() as f64 >= MAJORITY * busy as f64
+            && node.is_some_and(|node| self.0.contains_key(node))
     }
 
-    /// Whether another node has the same limit.
-    pub(super) fn is_shared(&self, node: &NodeName) -> bool {
-        let own = self.0.get(node);
-        own.is_some_and(|own| self.0.values().filter(|watts| *watts == own).count() > 1)
+    /// Whether another node has the same limit; none if that of this one is not known to be lowered.
+    pub(super) fn is_shared(&self, node: &NodeName) -> Option<bool> {
+        let own = self.0.get(node)?;
+        Some(self.0.values().filter(|watts| *watts == own).count() > 1)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A leaf whose lossless priority has no buffers drops where its queues are full. A switch that only joins switches and drops the
 //! same share of its packets at every port, or at those of a line card to several switches, whatever their load, loses them
-//! inside. So does one of InfiniBand that drops at many: its ports wait for credits, and full queues drop nothing.
+//! inside. So does one of InfiniBand that drops at many whose ports hardly wait for credits: full queues make them wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ pub(super) fn explain(class: &Class) -> Explanation {
         check: if class == &SWITCH_QOS {
             "A switch drops packets at many of its ports."
         } else {
-            "A switch that is connected to switches only drops the same share of its packets at all busy ports, or at several next to each other that lead to different switches; or one of InfiniBand drops packets at many of its ports."
+            "A switch that is connected to switches only drops the same share of its packets at all busy ports, or at several next to each other that lead to different switches; or one of InfiniBand drops packets at many of its ports that wait for credits no longer than those of other switches."
         },
         threshold: format!(
             "more than {} and {MIN_DROPPED} in {WINDOW_SECONDS:.0} s, at {:.0} % of its busy ports, and {ABOVE_PEERS} times the median switch",
@@ -121,9 +121,15 @@ pub(super) fn rules() -> [Rule; 2] {
             "a queue behind one switch may be common to the ports to it (a choice)",
         ),
     ];
+    let unequal = Threshold::new(
+        "the same of InfiniBand, where the shares of its ports differ",
+        MAX_DROPPED,
+        "ratio",
+        "as of a switch that drops what it cannot queue",
+    );
     [
         Rule::new(&SWITCH_QOS, [vec![of_queues], thresholds.clone()].concat()),
-        Rule::new(&UPLINK_LOSSY, [inside, thresholds].concat()),
+        Rule::new(&UPLINK_LOSSY, [inside, vec![unequal], thresholds].concat()),
     ]
 }
 
@@ -242,10 +248,10 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
                 &UPLINK_LOSSY,
                 " The share is the same at all of them, so it is not congestion.",
             )
-        } else if has_credits(view, drops.switch) {
+        } else if hardly_waits(view, drops.switch) {
             (
                 &UPLINK_LOSSY,
-                " Its ports wait for credits, so it is not congestion.",
+                " Its ports wait for credits no longer than those of other switches, so it is not congestion.",
             )
         } else {
             (&SWITCH_QOS, "")
@@ -267,10 +273,21 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
     }
 }
 
-/// Whether a switch counts the time for which its ports wait for credits: one of InfiniBand.
-fn has_credits(view: &View<'_>, switch: &SwitchName) -> bool {
-    let history = view.history.switch(switch);
-    history.is_some_and(|history| history.series(&SWITCH_PORT_TRANSMIT_WAIT).next().is_some())
+/// Whether the ports of a switch of InfiniBand wait for credits no longer than those of the median switch, for what they send:
+/// behind a slow receiver packets wait until they are dropped.
+fn hardly_waits(view: &View<'_>, switch: &SwitchName) -> bool {
+    let waited = |history: &NodeHistory| {
+        let ticks = history.series(&SWITCH_PORT_TRANSMIT_WAIT).filter_map(rise);
+        let ticks = ticks
+            .map(|(_, ticks)| ticks)
+            .reduce(|all, ticks| all + ticks)?;
+        let packets: f64 = sent(history).into_values().sum();
+        (packets > 0.0).then(|| ticks / packets)
+    };
+    let own = view.history.switch(switch).and_then(waited);
+    let switches = view.history.fresh_switches(view.now);
+    let usual = median(switches.filter_map(|(_, history)| waited(history)));
+    own.zip(usual).is_some_and(|(own, usual)| own <= usual)
 }
 
 /// Whether a switch is connected to other switches alone, and drops equally at all ports, or at adjacent ports to several of them.
