@@ -103,6 +103,12 @@ fn a_cable_whose_port_waits_more_than_others_and_than_before_is_named() {
         ..slow()
     };
     assert!(named(&[always]).is_empty(), "it always waited");
+    let down = Port {
+        waits: 0.0,
+        bytes: 0.0,
+        ..Port::slow("a", "3")
+    };
+    assert!(named(&[slow(), down]).is_empty(), "it has more to carry");
     let idle = Port {
         waited: 0.0,
         sent: 0.05 * BYTES,

@@ -10,6 +10,7 @@ use railscope_model::metric::{
     RDMA_PORT_UP, WORKLOAD,
 };
 
+use crate::assemble::netdev::has_gpus;
 use crate::classes::{LINK_ERRORS, PORT_DOWN};
 use crate::detect::gpus::any_is_busy;
 use crate::diagnose::incident::Finding;
@@ -122,22 +123,24 @@ fn host_of<'a>(cable: &'a Part, history: &'a History) -> Option<(&'a NodeName, &
     Some((name, history.node(name)?))
 }
 
-/// Whether a node did not compute, send or receive lately, or before it became silent.
+/// Whether a node did not compute, send or receive lately, or before it became silent. A host without GPUs, such as a login node,
+/// is only idle if it is off.
 fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
-    let seconds = if is_off(node, now) {
+    let is_off = is_off(node, now);
+    let seconds = if is_off {
         IDLE_BEFORE_OFF_SECONDS
     } else {
         IDLE_SECONDS
     };
-    does_nothing(node, seconds) && carries_nothing(node, seconds)
+    let is_unused = does_nothing(node, seconds) || is_off && !has_gpus(node);
+    is_unused && carries_nothing(node, seconds)
 }
 
-/// Whether a node that reported GPUs reports neither them nor RDMA ports any more.
+/// Whether a node reports neither GPUs nor RDMA ports any more.
 fn is_off(node: &NodeHistory, now: Timestamp) -> bool {
-    let mut gpus = node.series(&GPU_UTILIZATION).peekable();
-    let is_known = gpus.peek().is_some();
-    let mut all = gpus.chain(node.series(&RDMA_PORT_UP));
-    is_known && all.all(|(_, window)| window.is_late(now))
+    let gpus = node.series(&GPU_UTILIZATION);
+    let mut all = gpus.chain(node.series(&RDMA_PORT_UP)).peekable();
+    all.peek().is_some() && all.all(|(_, window)| window.is_late(now))
 }
 
 /// Whether its RDMA ports have counters of bytes, and neither these nor their priorities have carried more than keep-alives for the
@@ -169,15 +172,24 @@ mod tests {
 
     /// A node that computes and sends until a second, then neither, and is last heard of at second 115.
     fn switched_off(busy_until: u64) -> History {
+        switched_off_with(busy_until, true)
+    }
+
+    /// The same of a node with or without GPUs.
+    fn switched_off_with(busy_until: u64, has_gpus: bool) -> History {
         let node: NodeName = "node-1".parse().expect("a name");
         let mut history = History::default();
         for seconds in (5..=115).step_by(5) {
             let busy = u64::from(seconds <= busy_until);
             let bytes = seconds.min(busy_until) * 1_000_000_000;
             let labels = "device=\"mlx5_0\",port=\"1\"";
+            let of_gpu = "gpu=\"0\",uuid=\"GPU-0\",pci=\"\",name=\"\",serial=\"\",vbios=\"\",driver=\"\",architecture=\"\",numa_node=\"\"";
+            let gpu = format!(
+                "railscope_gpu_info{{{of_gpu}}} 1\nrailscope_gpu_utilization_ratio{{gpu=\"0\"}} {busy}\n"
+            );
+            let gpu = if has_gpus { gpu } else { String::new() };
             let page = format!(
-                "railscope_gpu_utilization_ratio{{gpu=\"0\"}} {busy}\n\
-                 railscope_rdma_port_up{{{labels}}} 1\n\
+                "{gpu}railscope_rdma_port_up{{{labels}}} 1\n\
                  railscope_rdma_port_transmit_bytes_total{{{labels}}} {bytes}\n"
             );
             history.node_mut(&node).ingest(&page, at(seconds));
@@ -227,6 +239,12 @@ mod tests {
         assert!(waits(&history, false, 130) && waits(&history, false, 420));
         assert!(!waits(&history, false, 430));
         assert!(!waits(&switched_off(110), false, 130));
+    }
+
+    #[test]
+    fn a_host_without_gpus_that_carried_nothing_may_be_switched_off() {
+        assert!(waits(&switched_off_with(100, false), false, 130));
+        assert!(!waits(&switched_off_with(110, false), false, 130));
     }
 
     /// The switch shows the port to be down for one scrape more.

@@ -34,7 +34,8 @@ const MAX_OF_OTHERS: f64 = 1.2;
 const PASSED_ON: f64 = 0.3;
 /// Share of its speed from which a port of the next switch is full: it holds up what comes to it without waiting itself.
 const FULL: f64 = 0.7;
-/// Least that the port sent before, compared with now: what an idle port waited is no measure.
+/// Least that the port sent before, compared with now: what an idle port waited is no measure. Also least that another port sends now,
+/// compared with before: one that sends less leaves its traffic to the others.
 const SENT_BEFORE: f64 = 0.1;
 /// Most cables at once: where there are more, the traffic has changed.
 const MOST_AT_ONCE: usize = 2;
@@ -42,11 +43,12 @@ const MOST_AT_ONCE: usize = 2;
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; none of its switch's other cables to switches waits a third as long for each byte, and it sends at most {MAX_OF_OTHERS} times the median of these, or less than before although more waits; no other port of the next switch waits {:.0} % as long or sends at {:.0} % of its speed; at most {MOST_AT_ONCE} cables at once",
+        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; none of its switch's other cables to switches waits a third as long for each byte, and it sends at most {MAX_OF_OTHERS} times the median of these, or less than before although more waits; no other port of the next switch waits {:.0} % as long or sends at {:.0} % of its speed; each of its switch's other cables to switches still sends {:.0} % of what it sent before; at most {MOST_AT_ONCE} cables at once",
         WAIT_SECONDS[0],
         WAIT_SECONDS[1],
         100.0 * PASSED_ON,
-        100.0 * FULL
+        100.0 * FULL,
+        100.0 * SENT_BEFORE
     )
 }
 
@@ -90,6 +92,12 @@ pub(super) fn rule() -> Rule {
             SENT_BEFORE,
             "ratio",
             "what an idle port waited is no measure (a choice)",
+        ),
+        Threshold::new(
+            "bytes that each other cable of the switch to a switch sends, compared with before, at least",
+            SENT_BEFORE,
+            "ratio",
+            "one that is down leaves its traffic to the others (a choice)",
         ),
         Threshold::new(
             "bytes sent, compared with the median of the switch's other cables to switches, at most",
@@ -231,6 +239,7 @@ impl Waiting {
                 if times.is_some_and(|times| times >= NEW)
                     && !is_of_traffic(own, of_switch, sends_less(times, sent))
                     && !is_passed_on(view, own, &self.counts)
+                    && !self.takes_over(view, own)
                 {
                     found.extend(evidence(view, own, usual));
                 }
@@ -242,6 +251,24 @@ impl Waiting {
         if parts.len() <= MOST_AT_ONCE {
             out.extend(found);
         }
+    }
+}
+
+impl Waiting {
+    /// Whether another cable of the switch to a switch no longer sends what it sent: its traffic is on the others now.
+    fn takes_over(&self, view: &View<'_>, own: &Port<'_>) -> bool {
+        let mut switches = self.switches.iter();
+        let cables = switches.find_map(|(switch, cables)| (switch == own.switch).then_some(cables));
+        let Some((cables, series)) = cables.zip(self.counts.of(view, own.switch)) else {
+            return false;
+        };
+        cables.iter().any(|cable| {
+            let [_, bytes, ..] = series.of(cable.port);
+            let sent = bytes.and_then(|bytes| before(bytes, view.now));
+            let sends = bytes.and_then(|bytes| rate(bytes, WAIT_SECONDS[1]));
+            sent.zip(sends)
+                .is_some_and(|(sent, sends)| sent >= MIN_SENT && sends < SENT_BEFORE * sent)
+        })
     }
 }
 
