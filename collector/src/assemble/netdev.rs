@@ -1,5 +1,7 @@
 //! Network interfaces and the RDMA ports that they belong to: on Ethernet the interface counts the errors of a cable.
 
+mod bonds;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{PciAddress, RdmaDevice, RdmaPort};
@@ -8,6 +10,8 @@ use railscope_model::metric::{
     GPU, NIC, NIC_MTU, NIC_PFC_FRAMES, NIC_SPEED, RDMA_PORT, RDMA_PORT_SPEED, RDMA_PORT_UP,
 };
 use railscope_model::reading::Labels;
+
+pub(crate) use bonds::{is_bond, speak_for_themselves};
 
 use crate::store::NodeHistory;
 
@@ -52,25 +56,6 @@ pub(crate) fn has_no_rdma_port(history: &NodeHistory) -> bool {
 /// reads `/sys/class/infiniband`.
 pub(crate) fn is_without_rdma(history: &NodeHistory) -> bool {
     has_gpus(history) && history.series(&RDMA_PORT_UP).next().is_none()
-}
-
-/// Whether an RDMA device is that of a bond, as the drivers of mlx5 and bnxt name it.
-pub(crate) fn is_bond(device: &str) -> bool {
-    device.contains("_bond")
-}
-
-/// Which interfaces alone tell of their links: the node has no state of RDMA ports, or that of bonds, which are up as long as one of
-/// their members is. None if there are none.
-pub(crate) fn speak_for_themselves(history: &NodeHistory) -> Option<impl Fn(&str) -> bool> {
-    let are_alone = is_without_rdma(history);
-    let has_bonds = !are_alone && has_gpus(history) && devices(history).any(is_bond);
-    let may_be_member = |netdev: &str| !netdev.starts_with("ib") && !netdev.contains('.');
-    let has_own_state = move |netdev: &str| {
-        let own = port_of(history, netdev).filter(|own| !is_bond(own.device.as_str()));
-        own.is_some_and(|own| devices(history).any(|one| one == own.device.as_str()))
-    };
-    let counts = move |netdev: &str| are_alone || may_be_member(netdev) && !has_own_state(netdev);
-    (are_alone || has_bonds).then_some(counts)
 }
 
 /// Whether a node reports GPUs.

@@ -54,8 +54,19 @@ pub(super) fn words() -> String {
 
 /// The rule's numbers.
 pub(super) fn rule() -> Rule {
+    let thresholds = of_ports().into_iter().chain(of_others());
+    let thresholds = thresholds.chain(past::numbers());
+    let thresholds = thresholds.chain(past::numbers_of_less());
+    Rule {
+        signal: SWITCH_PORT_TRANSMIT_WAIT.name,
+        ..Rule::new(&PATH_SLOW, thresholds.collect())
+    }
+}
+
+/// The numbers of a port by itself.
+fn of_ports() -> Vec<Threshold> {
     let choice = "bursts and busy ports wait, too (a choice)";
-    let of_port = vec![
+    vec![
         Threshold::new(
             "over",
             WAIT_SECONDS[0],
@@ -93,6 +104,12 @@ pub(super) fn rule() -> Rule {
             "ratio",
             "what an idle port waited is no measure (a choice)",
         ),
+    ]
+}
+
+/// The numbers of a port beside others.
+fn of_others() -> Vec<Threshold> {
+    vec![
         Threshold::new(
             "bytes that each other cable of the switch to a switch sends, compared with before, at least",
             SENT_BEFORE,
@@ -123,13 +140,7 @@ pub(super) fn rule() -> Rule {
             "cables",
             "a change of the traffic lets many wait (a choice)",
         ),
-    ];
-    let thresholds = of_port.into_iter().chain(past::numbers());
-    let thresholds = thresholds.chain(past::numbers_of_less());
-    Rule {
-        signal: SWITCH_PORT_TRANSMIT_WAIT.name,
-        ..Rule::new(&PATH_SLOW, thresholds.collect())
-    }
+    ]
 }
 
 /// What ports wait and send, how fast they are, and whether the counter of what they wait has stopped at its largest value.
