@@ -136,42 +136,87 @@ fn where_packets_of_a_switch_are_read_its_counters_speak() {
     assert!(incidents_with((2, &packets), &between_leaves, &as_it_is).is_empty());
 }
 
-/// A switch that receives 80 GB/s, of which that many bytes and packets are missing since a second.
-fn switch((lost, since): (u64, u64), discards: u64, seconds: u64) -> NodeReading {
-    let mut told = NodeReading::default();
-    let affected = seconds.saturating_sub(since);
-    let port = Labels::new(["1"]);
-    told.push(&SWITCH_PORT_RECEIVE_BYTES, &port, 80_000_000_000 * seconds);
-    let sent = 80_000_000_000 * seconds - lost * affected;
-    told.push(&SWITCH_PORT_TRANSMIT_BYTES, &Labels::new(["2"]), sent);
-    told.push(&SWITCH_PORT_TRANSMIT_PACKETS, &port, 20_000_000 * seconds);
-    let dropped = discards * affected;
-    told.push(
-        &SWITCH_PORT_DISCARDS,
-        &Labels::new(["1", "receive"]),
-        dropped,
-    );
-    told
+/// A switch that receives 80 GB/s.
+#[derive(Clone, Copy)]
+struct Passing {
+    /// The second from which it does.
+    begins: u64,
+    /// Bytes a second that it does not send of that, or sends as well, and the second from which it is so.
+    missing: (i64, u64),
+    /// Packets that it counts as discarded a second, from then on.
+    discards: u64,
+}
+
+impl Passing {
+    const SINCE: u64 = 65;
+
+    fn losing(missing: i64) -> Self {
+        Self {
+            begins: 0,
+            missing: (missing, Self::SINCE),
+            discards: 0,
+        }
+    }
+
+    /// It did so before it was read, as one with a mirrored port does.
+    fn always(missing: i64) -> Self {
+        Self {
+            missing: (missing, 0),
+            ..Self::losing(missing)
+        }
+    }
+
+    fn reading(self, seconds: u64) -> NodeReading {
+        let (missing, since) = self.missing;
+        let since = since.max(self.begins);
+        let mut told = NodeReading::default();
+        let affected = seconds.saturating_sub(since);
+        let received = 80_000_000_000 * seconds.saturating_sub(self.begins);
+        let sent = received.checked_add_signed(-missing * affected.cast_signed());
+        let port = Labels::new(["1"]);
+        told.push(&SWITCH_PORT_RECEIVE_BYTES, &port, received);
+        let other = Labels::new(["2"]);
+        told.push(&SWITCH_PORT_TRANSMIT_BYTES, &other, sent.expect("a count"));
+        told.push(&SWITCH_PORT_TRANSMIT_PACKETS, &port, received / 4_000);
+        let labels = Labels::new(["1", "receive"]);
+        told.push(&SWITCH_PORT_DISCARDS, &labels, self.discards * affected);
+        told
+    }
 }
 
 #[test]
 fn a_switch_that_does_not_send_what_it_receives_is_named_if_hosts_lose_packets() {
     let loss = 160_000_000;
-    let named = |lossy: (u64, u64), discards, rates: &Rates| {
+    let named_beside = |leaf: Passing, spine: Passing, rates: &Rates| {
         let of_switch = move |name: &str, seconds| match name {
-            "spine-1" => Some(switch(lossy, discards, seconds)),
-            _ => Some(switch((10_000_000, 0), 0, seconds)),
+            "spine-1" => Some(spine.reading(seconds)),
+            "leaf-0" => Some(leaf.reading(seconds)),
+            _ => Some(Passing::always(10_000_000).reading(seconds)),
         };
         incidents_with((2, &of_switch), rates, &as_it_is)
     };
-    let quiet: &Rates = &|_, _| (0, 0);
+    let usual = Passing::always(10_000_000);
     let spine = ["uplink-lossy switch/spine-1 or [] critical"];
-    assert_eq!(named((loss, 65), 0, &between_leaves), spine);
-    assert!(named((loss, 65), 0, quiet).is_empty());
-    // A mirrored port differs permanently, congestion counts discards, and a small difference is one of the readings.
-    assert!(named((loss, 0), 0, &between_leaves).is_empty());
-    assert!(named((loss, 65), 39_000, &between_leaves).is_empty());
-    assert!(named((loss / 4, 65), 0, &between_leaves).is_empty());
+    let lossy = Passing::losing(loss);
+    assert_eq!(named_beside(usual, lossy, &between_leaves), spine);
+    assert!(named_beside(usual, lossy, &|_, _| (0, 0)).is_empty());
+    // A leaf with a mirrored port does not hide it.
+    let mirrored = Passing::always(-4_000_000_000);
+    assert_eq!(named_beside(mirrored, lossy, &between_leaves), spine);
+    let is_none = |spine| named_beside(usual, spine, &between_leaves).is_empty();
+    assert!(is_none(Passing::always(loss)), "it was always so");
+    assert!(is_none(Passing::losing(loss / 4)), "too small");
+    assert!(is_none(Passing::losing(-loss)), "a mirror set up later");
+    let discarding = Passing {
+        discards: 39_000,
+        ..lossy
+    };
+    assert!(is_none(discarding), "its discards explain it");
+    let unread = Passing {
+        begins: Passing::SINCE,
+        ..lossy
+    };
+    assert!(is_none(unread), "it was idle before");
 }
 
 #[test]
