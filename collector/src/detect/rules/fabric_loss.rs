@@ -88,13 +88,14 @@ impl Detector for FabricLoss {
         let all_receivers = losses(&BEHIND_A_GAP, &RDMA_PORT_RECEIVE_BYTES);
         // A NIC that loses as much in both directions has the largest share of a shared loss that one NIC may have.
         let edges = edge::evidence(view, &all_senders, &all_receivers);
-        let [senders, receivers] = [&all_senders, &all_receivers].map(Losses::felt);
+        let [senders, receivers] = [&all_senders, &all_receivers].map(Losses::lasting);
         let inside = self.inside.evidence(view, &senders, &receivers);
         if !edges.is_empty() || inside.is_some() {
             out.extend(edges);
             out.extend(inside);
             return;
         }
+        let [senders, receivers] = [&all_senders, &all_receivers].map(Losses::felt);
         let are_shared = senders.are_shared() && receivers.are_shared();
         if are_shared && host_errors(view) < EXPLAINED * senders.rate() {
             out.extend(evidence(view, &senders, &receivers));
@@ -151,7 +152,7 @@ impl Detector for FabricLoss {
             Rule::new(&UPLINK_LOSSY, shared),
             Rule::new(&EDGE_LOSSY, of_edge),
             retransmits::rule(),
-            inside::rule(numbers()),
+            inside::rule(numbers().split_off(1)),
         ]
     }
 
@@ -252,6 +253,12 @@ impl<'a> Losses<'a> {
     fn felt(&self) -> Losses<'a> {
         let felt = self.0.iter().filter(|loss| loss.is_felt);
         Losses(felt.cloned().collect())
+    }
+
+    /// Those of at least [`MIN_RATE`], whether a job feels them or not.
+    fn lasting(&self) -> Losses<'a> {
+        let lasting = self.0.iter().filter(|loss| loss.rate >= MIN_RATE);
+        Losses(lasting.cloned().collect())
     }
 
     /// Whether they are many, and none of them has the majority.

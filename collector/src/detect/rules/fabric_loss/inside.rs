@@ -13,7 +13,7 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_BYTES,
 };
 
-use super::{EXPLAINED, LOSS_SECONDS, Losses, NAME, victims};
+use super::{EXPLAINED, LOSS_SECONDS, Losses, MIN_RATE, NAME, victims};
 use crate::classes::UPLINK_LOSSY;
 use crate::detect::detector::{Evidence, Explanation, View};
 use crate::detect::ecn_marks::PACKET_BYTES;
@@ -79,7 +79,7 @@ pub(super) fn explain() -> Explanation {
     Explanation {
         check: "A switch sends another amount than it receives, which its errors and discards do not explain, and many NICs of several nodes lose packets.",
         threshold: format!(
-            "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments, and as many that detect gaps; a difference of at least {MIN_DIFFERENCE} of the bytes received in {:.0} s, {ABOVE_OTHERS:.0} times that of any other switch, of at least {MIN_PEERS}, twice what it was before at similar traffic, and errors and discards below {:.0} % of the missing packets",
+            "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments, {MIN_RATE:.0} per second each, and as many that detect gaps; a difference of at least {MIN_DIFFERENCE} of the bytes received in {:.0} s, {ABOVE_OTHERS:.0} times that of any other switch, of at least {MIN_PEERS}, twice what it was before at similar traffic, and errors and discards below {:.0} % of the missing packets",
             LOSS_SECONDS[0],
             100.0 * EXPLAINED
         ),
