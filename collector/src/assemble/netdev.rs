@@ -11,7 +11,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
-pub(crate) use bonds::{is_bond, speak_for_themselves};
+pub(crate) use bonds::{is_bond, without_port_state};
 
 use crate::store::NodeHistory;
 
@@ -63,11 +63,11 @@ pub(crate) fn has_gpus(history: &NodeHistory) -> bool {
     history.series(&GPU).next().is_some()
 }
 
-/// The port of a fast interface that [speaks for itself](speak_for_themselves). The name of the interface takes the place of the device.
+/// The port of a fast interface that [has no port state](without_port_state). The name of the interface takes the place of the device.
 pub(crate) fn port_without_rdma(history: &NodeHistory, netdev: &str) -> Option<RdmaPort> {
     let speed = history.value(&NIC_SPEED, &[netdev])?;
     let device = netdev.parse().ok()?;
-    let counts = speak_for_themselves(history).is_some_and(|counts| counts(netdev));
+    let counts = without_port_state(history).is_some_and(|counts| counts(netdev));
     (speed >= MIN_SPEED && counts).then_some(RdmaPort { device, port: 1 })
 }
 

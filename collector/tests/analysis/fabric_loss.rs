@@ -290,7 +290,7 @@ fn what_full_queues_drop_is_not_lost_at_a_cable() {
     };
     let lossy = at_one_nic((200, 200));
     assert_eq!(incidents(1, &lossy, &notified(4..5)), [""; 0]);
-    // Where all are told of congestion, it is usual.
+    // Where all have notifications, congestion is usual.
     let cable = ["edge-lossy link/n4:mlx5_0/1 to link/leaf-1:5 or [] critical"];
     assert_eq!(incidents(1, &lossy, &notified(0..NODES)), cable);
 }

@@ -8,9 +8,9 @@ pub(crate) fn is_bond(device: &str) -> bool {
     device.contains("_bond")
 }
 
-/// Which interfaces alone tell of their links: the node has no state of RDMA ports, or that of bonds, which are up as long as one of
-/// their members is. None if there are none.
-pub(crate) fn speak_for_themselves(history: &NodeHistory) -> Option<impl Fn(&str) -> bool> {
+/// Which interfaces have a link whose state no RDMA port shows: the node reports no RDMA ports, or those of bonds, which are up as long
+/// as one of their members is. None if there are none.
+pub(crate) fn without_port_state(history: &NodeHistory) -> Option<impl Fn(&str) -> bool> {
     let are_alone = is_without_rdma(history);
     let has_bonds = !are_alone && has_gpus(history) && devices(history).any(is_bond);
     let may_be_member = |netdev: &str| !netdev.starts_with("ib") && !netdev.contains('.');

@@ -258,26 +258,26 @@ fn leave_out_moved(view: &View<'_>, losses: &mut Vec<Rise>) {
     });
 }
 
-/// Omits bonds, such as `mlx5_bond_0`, where an interface of the node is named for a lost link itself.
+/// Omits bonds, such as `mlx5_bond_0`, where an interface of the node whose link went down is reported itself.
 fn leave_out_bonds(view: &View<'_>, losses: &mut Vec<Rise>) {
     losses.retain(|loss| {
         let Part::HostLink(node, RdmaPort { device, .. }) = &loss.part else {
             return true;
         };
         let history = view.history.node(node).filter(|_| is_bond(device.as_str()));
-        !history.is_some_and(|history| has_lost_interface(node, history))
+        !history.is_some_and(|history| reports_interface(node, history))
     });
 }
 
-/// Whether an interface of a node has lost its link, and is named for it.
-fn has_lost_interface(node: &NodeName, history: &NodeHistory) -> bool {
-    let speaks = netdev::speak_for_themselves(history);
+/// Whether the link of an interface of a node went down, and the interface is reported for it.
+fn reports_interface(node: &NodeName, history: &NodeHistory) -> bool {
+    let counts = netdev::without_port_state(history);
     let is_down = |netdev: &str| history.value(&NIC_CARRIER, &[netdev]) == Some(0.0);
     let is_named = |labels: &Labels| match part(node, history, labels, Names::Netdev) {
         Some(Part::HostLink(_, port)) => !is_bond(port.device.as_str()),
         _ => {
             let mut netdev = labels.values().take(1).filter(|netdev| is_down(netdev));
-            netdev.any(|netdev| speaks.as_ref().is_some_and(|speaks| speaks(netdev)))
+            netdev.any(|netdev| counts.as_ref().is_some_and(|counts| counts(netdev)))
         }
     };
     let has_lost = |window| losses(window).is_some_and(|lost| lost.amount > 0.0);

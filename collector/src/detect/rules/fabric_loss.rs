@@ -77,9 +77,7 @@ impl Detector for FabricLoss {
             let nodes = view.history.fresh_nodes(view.now);
             let all = nodes.flat_map(|(node, history)| {
                 let mut of_node = of_node(node, history, events, bytes);
-                for loss in &mut of_node {
-                    loss.is_congested = congestion.explains(history, &loss.port, loss.rate);
-                }
+                congestion.mark(history, &mut of_node);
                 of_node
             });
             Losses(all.collect())

@@ -161,7 +161,7 @@ impl Detector for SlowGpu {
                 }
             }
         }
-        // A node with a limit of its own is a mistake; one that several have is the site's choice.
+        // A limit of one node is a mistake, a limit of several the site's choice.
         let alone = capped.len() == 1;
         for (of_node, gpus) in &capped {
             let is_shared = lowered.is_shared(of_node[0].gpu.node);

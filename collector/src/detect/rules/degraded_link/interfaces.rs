@@ -8,7 +8,7 @@ use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{NIC_CARRIER, NIC_SPEED};
 
 use super::{DOWN_KEPT_SECONDS, TOLERANCE, evidence, gigabits};
-use crate::assemble::netdev::{MIN_SPEED, speak_for_themselves};
+use crate::assemble::netdev::{MIN_SPEED, without_port_state};
 use crate::classes::{PORT_DEGRADED, PORT_DOWN};
 use crate::detect::detector::{Evidence, View};
 use crate::detect::peers::norm;
@@ -34,7 +34,7 @@ impl FallenInterfaces {
     pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut carriers: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
         for (node, history) in view.history.fresh_nodes(view.now) {
-            let Some(counts) = speak_for_themselves(history) else {
+            let Some(counts) = without_port_state(history) else {
                 continue;
             };
             for (labels, window) in history.series(&NIC_CARRIER) {
@@ -76,7 +76,7 @@ impl FallenInterfaces {
     pub(super) fn find_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut speeds: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
         for (node, history) in view.history.fresh_nodes(view.now) {
-            let Some(counts) = speak_for_themselves(history) else {
+            let Some(counts) = without_port_state(history) else {
                 continue;
             };
             let up = history.series(&NIC_SPEED).filter_map(|(labels, window)| {

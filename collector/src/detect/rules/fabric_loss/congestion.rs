@@ -1,5 +1,5 @@
 //! Losses that full queues explain: switches that drop what they cannot queue mark packets before, and the NICs of these flows
-//! are told so, more than others.
+//! have more congestion notifications than others.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -7,18 +7,17 @@ use std::collections::BTreeMap;
 use railscope_model::identity::RdmaPort;
 use railscope_model::metric::{RDMA_CNP, RDMA_PORT_TRANSMIT_BYTES};
 
-use super::LOSS_SECONDS;
+use super::{LOSS_SECONDS, Loss};
 use crate::assemble::netdev::port_named;
 use crate::detect::detector::View;
 use crate::detect::peers::median;
 use crate::detect::registry::Threshold;
 use crate::store::{Increase, NodeHistory};
 
-/// How many times the congestion notifications of the median NIC: where all are told of congestion, one's losses have another
-/// cause.
+/// How many times the congestion notifications of the median NIC: where all have as many, one's losses have another cause.
 const ABOVE_USUAL: f64 = 5.0;
 
-/// Bytes a second from which a port sends: an idle one is told nothing.
+/// Bytes a second from which a port sends: an idle one has no notifications.
 const BUSY: f64 = 1e7;
 
 /// The rule as text.
@@ -41,12 +40,12 @@ pub(super) fn thresholds() -> [Threshold; 2] {
             "bytes per second from which a NIC sends",
             BUSY,
             "bytes/s",
-            "idle NICs are told nothing (a choice)",
+            "idle NICs have no notifications (a choice)",
         ),
     ]
 }
 
-/// What ports are told of congestion.
+/// Congestion notifications of all ports.
 pub(super) struct Congestion<'a, 'v> {
     view: &'a View<'v>,
     /// Notifications a second of the median port that sends.
@@ -59,20 +58,26 @@ impl<'a, 'v> Congestion<'a, 'v> {
         Self { view, usual }
     }
 
-    /// Whether a port that loses so many packets a second has as many notifications, sent or received, and more than usual.
-    pub(super) fn explains(&self, history: &NodeHistory, port: &RdmaPort, lost: f64) -> bool {
-        let own = notifications(history).remove(port);
-        let own = own.filter(|own| *own > 0.0 && *own >= lost);
-        own.is_some_and(|own| own >= ABOVE_USUAL * self.usual())
+    /// Marks those losses of a node whose ports have as many notifications, sent or received, and more than usual.
+    pub(super) fn mark(&self, history: &NodeHistory, losses: &mut [Loss<'_>]) {
+        if losses.is_empty() {
+            return;
+        }
+        let ports = notifications(history);
+        for loss in losses {
+            let own = ports.get(&loss.port).copied();
+            let own = own.filter(|own| *own > 0.0 && *own >= loss.rate);
+            loss.is_congested = own.is_some_and(|own| own >= ABOVE_USUAL * self.usual());
+        }
     }
 
     fn usual(&self) -> f64 {
         *self.usual.get_or_init(|| {
             let nodes = self.view.history.fresh_nodes(self.view.now);
             let all = nodes.flat_map(|(_, history)| {
-                let told = notifications(history).into_iter();
-                let told = told.filter(|(port, _)| sends(history, port));
-                told.map(|(_, rate)| rate)
+                let ports = notifications(history).into_iter();
+                let sending = ports.filter(|(port, _)| sends(history, port));
+                sending.map(|(_, rate)| rate)
             });
             median(all).unwrap_or(0.0)
         })

@@ -1,4 +1,4 @@
-//! Packets that vanish inside a switch that counts neither errors nor discards: it sends another amount than it receives.
+//! Packets that vanish inside a switch, whose errors and discards do not explain it: it sends another amount than it receives.
 //!
 //! What a switch receives at all of its ports together, it sends. Where hosts lose packets and one switch alone sends less
 //! than it receives, the packets are lost in it. A permanent difference (mirrored or unread ports) is no loss: the difference must have
@@ -97,14 +97,9 @@ struct Balance {
 impl Balance {
     /// Of the longer of [`LOSS_SECONDS`], per second.
     fn newest(history: &NodeHistory) -> Self {
-        let total = |metric| {
-            let ports = history.moving(metric);
-            let rates = ports.filter_map(|(_, port)| port.newest_increase(LOSS_SECONDS[0]));
-            rates.map(Increase::rate).sum()
-        };
         Self {
-            received: total(&SWITCH_PORT_RECEIVE_BYTES),
-            sent: total(&SWITCH_PORT_TRANSMIT_BYTES),
+            received: rate(history, &SWITCH_PORT_RECEIVE_BYTES),
+            sent: rate(history, &SWITCH_PORT_TRANSMIT_BYTES),
         }
     }
 
@@ -232,12 +227,14 @@ fn are_connected(view: &View<'_>, switch: &SwitchName, senders: &Losses<'_>) -> 
 /// Errors and discards a second of a switch; none if it does not count discards.
 fn counted(history: &NodeHistory) -> Option<f64> {
     history.series(&SWITCH_PORT_DISCARDS).next()?;
-    let rate = |metric: &'static Metric| -> f64 {
-        let ports = history.moving(metric);
-        let rates = ports.filter_map(|(_, port)| port.newest_increase(LOSS_SECONDS[0]));
-        rates.map(Increase::rate).sum()
-    };
-    Some(rate(&SWITCH_PORT_DISCARDS) + rate(&SWITCH_PORT_ERRORS))
+    Some(rate(history, &SWITCH_PORT_DISCARDS) + rate(history, &SWITCH_PORT_ERRORS))
+}
+
+/// Rate of a counter of all ports of a switch together, over the longer of [`LOSS_SECONDS`].
+fn rate(history: &NodeHistory, metric: &'static Metric) -> f64 {
+    let ports = history.moving(metric);
+    let rates = ports.filter_map(|(_, port)| port.newest_increase(LOSS_SECONDS[0]));
+    rates.map(Increase::rate).sum()
 }
 
 /// Whether the difference of a switch began within the window, in which it carried traffic before.
