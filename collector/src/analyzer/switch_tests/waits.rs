@@ -47,13 +47,17 @@ fn named_unless(different: &[Port], last: impl Fn(&mut Lab)) -> Vec<String> {
     for port in 1..=4 {
         lab.cable(("c", port), ("s", 8 + port));
     }
+    for (leaf, at) in ["a", "b", "c"].into_iter().zip(1..) {
+        lab.cable((leaf, 5), ("t", at));
+        lab.cable((leaf, 6), ("u", at));
+    }
     let between = |switch, ports: &[&'static str]| {
         ports
             .iter()
             .map(move |port| (switch, *port))
             .collect::<Vec<_>>()
     };
-    let leaf = ["1", "2", "3", "4"];
+    let leaf = ["1", "2", "3", "4", "5", "6"];
     let spine = [
         "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12",
     ];
@@ -61,6 +65,8 @@ fn named_unless(different: &[Port], last: impl Fn(&mut Lab)) -> Vec<String> {
     all.extend(between("b", &leaf));
     all.extend(between("c", &leaf));
     all.extend(between("s", &spine));
+    all.extend(between("t", &spine[..3]));
+    all.extend(between("u", &spine[..3]));
     all.push(("b", "10"));
     for (switch, port) in &all {
         lab.add(switch, &SWITCH_PORT_SPEED, &[port], SPEED);
@@ -177,11 +183,17 @@ fn a_counter_that_has_stopped_accuses_nothing() {
 
 #[test]
 fn many_ports_that_begin_to_wait_at_once_are_a_change_of_the_traffic() {
-    let [a, b, c] = [("a", "1"), ("b", "2"), ("c", "3")];
+    let [a, b, c] = [("a", "1"), ("b", "5"), ("c", "6")];
     let slow = |(switch, port)| Port::slow(switch, port);
-    let two = ["path-slow link/a:1", "path-slow link/b:2"];
+    let two = ["path-slow link/a:1", "path-slow link/b:5"];
     assert_eq!(named(&[a, b].map(slow)), two);
     assert!(named(&[a, b, c].map(slow)).is_empty());
+}
+
+#[test]
+fn a_switch_that_two_others_wait_for_holds_both_up() {
+    let two = [("a", "1"), ("b", "2")].map(|(switch, port)| Port::slow(switch, port));
+    assert!(named(&two).is_empty());
 }
 
 #[test]

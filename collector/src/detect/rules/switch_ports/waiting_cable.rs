@@ -43,7 +43,7 @@ const MOST_AT_ONCE: usize = 2;
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; none of its switch's other cables to switches waits a third as long for each byte, and it sends at most {MAX_OF_OTHERS} times the median of these, or less than before although more waits; no other port of the next switch waits {:.0} % as long or sends at {:.0} % of its speed; each of its switch's other cables to switches still sends {:.0} % of what it sent before; at most {MOST_AT_ONCE} cables at once",
+        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; none of its switch's other cables to switches waits a third as long for each byte, and it sends at most {MAX_OF_OTHERS} times the median of these, or less than before although more waits; no other switch's port to the next switch waits a third as long for each byte and {ABOVE_USUAL:.0} times as long as the median; no other port of the next switch waits {:.0} % as long or sends at {:.0} % of its speed; each of its switch's other cables to switches still sends {:.0} % of what it sent before; at most {MOST_AT_ONCE} cables at once",
         WAIT_SECONDS[0],
         WAIT_SECONDS[1],
         100.0 * PASSED_ON,
@@ -121,6 +121,12 @@ fn of_others() -> Vec<Threshold> {
             MAX_OF_OTHERS,
             "times",
             "a port that several flows share by chance sends more (a choice)",
+        ),
+        Threshold::new(
+            "wait for each byte, compared with any port of another switch to the same next switch that waits longer than the median",
+            ABOVE_USUAL,
+            "times",
+            "a switch that is held up holds up all before it (a choice)",
         ),
         Threshold::new(
             "wait of any other port of the next switch, at most",
@@ -249,6 +255,7 @@ impl Waiting {
                 let sent = self.sent.times_before(&lane, view.now, own.sent, sent);
                 if times.is_some_and(|times| times >= NEW)
                     && !is_of_traffic(own, of_switch, sends_less(times, sent))
+                    && !others_wait_there(own, ports.iter().filter(|port| stands_out(port)))
                     && !is_passed_on(view, own, &self.counts)
                     && !self.takes_over(view, own)
                 {
@@ -341,6 +348,15 @@ fn is_of_traffic(own: &Port<'_>, of_switch: &[Port<'_>], sends_less: bool) -> bo
     let sends_more = usual.is_some_and(|usual| own.sent > MAX_OF_OTHERS * usual);
     let waits_too = |other: &Port<'_>| ABOVE_USUAL * other.by_byte() > own.by_byte();
     sends_more && !sends_less || others.into_iter().any(waits_too)
+}
+
+/// Whether another switch waits for the same next switch, of those `ports` that wait longer than usual: the next switch, or one behind
+/// it, holds up all that comes to it.
+fn others_wait_there<'a>(own: &Port<'_>, mut ports: impl Iterator<Item = &'a Port<'a>>) -> bool {
+    ports.any(|other| {
+        let is_beside = other.cable.peer == own.cable.peer && other.switch != own.switch;
+        is_beside && ABOVE_USUAL * other.by_byte() > own.by_byte()
+    })
 }
 
 /// Whether a counter has stopped at its largest value.
