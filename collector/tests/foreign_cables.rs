@@ -1,5 +1,7 @@
 //! Cables that other projects' exporters list, and those that they list no more.
 
+use std::sync::Arc;
+
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::mapping::{Mappings, Translator};
 use railscope_collector::store::source_id::Subject;
@@ -206,6 +208,40 @@ fn cables_of_an_infiniband_subnet_are_those_that_its_exporter_lists() {
     let mut cables = cables_of(&analyzer.tick(at));
     cables.sort();
     assert_eq!(cables, ["link/leaf-01:33", "link/n1:mlx5_0/1"]);
+}
+
+#[test]
+fn releases_of_infiniband_exporter_name_switches_on_different_series() {
+    let mapping = Mappings::default().by_kind("infiniband_exporter").cloned();
+    let mapping = mapping.expect("built in");
+    let read = |page: &str| {
+        let mut translator = Translator::new(Arc::clone(&mapping), None);
+        format!("{:?}", translator.translate(page, Timestamp(1000)).readings)
+    };
+    let page = page("infiniband_exporter");
+    let is_info = |line: &&str| line.contains("_switch_info") || line.contains("_hca_info");
+    let oldest: Vec<&str> = page.lines().filter(|line| !is_info(line)).collect();
+    assert!(oldest.len() < page.lines().count());
+    assert_eq!(read(&oldest.join("\n")), read(&page));
+    let names = [
+        ("guid=\"0xb83fd20300a1c0e0\",port", "switch=\"leaf-01\""),
+        ("guid=\"0xb83fd20300a1c1e0\",port", "switch=\"spine-01\""),
+        ("guid=\"0xb83fd20300b00001\",port", "hca=\"n1 mlx5_0\""),
+    ];
+    let named = |line: &str| {
+        if line.contains("_uplink_info") {
+            return line.to_owned();
+        }
+        names.iter().fold(line.to_owned(), |line, (guid, name)| {
+            line.replace(guid, &format!("{name},{guid}"))
+        })
+    };
+    let newest: Vec<String> = page
+        .lines()
+        .filter(|line| !is_info(line))
+        .map(named)
+        .collect();
+    assert_eq!(read(&newest.join("\n")), read(&page));
 }
 
 /// Two leaves and two spines of an InfiniBand subnet as infiniband_exporter lists them, with these cables between them and a
