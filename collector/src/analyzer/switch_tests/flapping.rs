@@ -1,8 +1,9 @@
-//! Cables between switches whose links go down repeatedly.
+//! Cables of switches whose links go down repeatedly.
 
-use railscope_model::metric::{SWITCH_PORT_LINK_DOWNED, SWITCH_PORT_UP};
+use railscope_model::metric::{NODE_BOOT_TIME, SWITCH_PORT_LINK_DOWNED, SWITCH_PORT_UP};
+use railscope_model::reading::{Labels, NodeReading};
 
-use super::leaves;
+use super::{at, leaves};
 use crate::detect::rules::flapping_port;
 
 /// What is named after ten readings, in which port 1 of `a` is down in these, and its other end counts losses in those.
@@ -33,4 +34,37 @@ fn a_cable_between_switches_that_goes_down_twice_flaps_by_either_end() {
     assert_eq!(named(&[3, 6], &[3, 6]), flaps, "once");
     assert!(named(&[3, 4, 5], &[]).is_empty(), "moved");
     assert!(named(&[], &[3]).is_empty(), "it bounced");
+}
+
+/// What is named where a leaf sees the link of a host go down twice, and the host reports when it started.
+fn named_of_host(booted: Option<f64>) -> Vec<String> {
+    let mut lab = leaves();
+    lab.host("n0", ("a", 10));
+    lab.add("a", &SWITCH_PORT_UP, &["10"], 1.0);
+    for reading in 0..10 {
+        let change = [0.0, 0.0, -1.0, 1.0, 0.0, 0.0, -1.0, 1.0, 0.0, 0.0][reading];
+        lab.add("a", &SWITCH_PORT_UP, &["10"], change);
+        lab.read();
+        let mut node = NodeReading::default();
+        if let Some(booted) = booted {
+            node.push(
+                &NODE_BOOT_TIME,
+                &Labels::default(),
+                at(booted).0 as f64 * 1e-3,
+            );
+        }
+        let history = lab.history.node_mut(&"n0".parse().expect("a name"));
+        history.ingest_reading(&node, at(lab.seconds));
+    }
+    lab.said_by(flapping_port::build)
+}
+
+#[test]
+fn the_cable_of_a_host_that_only_its_switch_sees_go_down_flaps_unless_the_host_started_meanwhile() {
+    assert_eq!(
+        named_of_host(Some(-60.0)),
+        ["port-flapping link/n0:mlx5_0/1"]
+    );
+    assert!(named_of_host(Some(40.0)).is_empty(), "it started");
+    assert!(named_of_host(None).is_empty(), "it may have started");
 }

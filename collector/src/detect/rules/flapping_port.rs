@@ -4,10 +4,11 @@ mod moves;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::metric::{
-    Metric, NIC_PHY_LINK_DOWN, RDMA_PORT_ERRORS, RDMA_PORT_UP, SWITCH_PORT_LINK_DOWNED,
-    SWITCH_PORT_UP,
+    Metric, NIC_PHY_LINK_DOWN, NODE_BOOT_TIME, RDMA_PORT_ERRORS, RDMA_PORT_UP,
+    SWITCH_PORT_LINK_DOWNED, SWITCH_PORT_UP,
 };
 
 use moves::{Moves, changes_of_speed};
@@ -79,7 +80,7 @@ impl Detector for FlappingPort {
             }
         }
         for (switch, history) in view.history.fresh_switches(view.now) {
-            for (link, (port, losses)) in between_switches(view, switch, history) {
+            for (link, (port, losses)) in self.at_switch(view, switch, history) {
                 if self.flaps(&link, losses) && flapping_now.insert(link.clone()) {
                     let port = format!("port {port} of {switch}");
                     out.push(flapping(view, link, (&port, &SWITCH_PORT_UP), losses));
@@ -104,7 +105,7 @@ impl Detector for FlappingPort {
             };
         }
         Explanation {
-            check: "The link of a port went down several times within minutes, by the port's own counter or by its state in scrapes.",
+            check: "The link of a port went down several times within minutes, by its own counter or its state in scrapes, of its node or its switch.",
             threshold: format!(
                 "{MIN_LOSSES} link failures in {WINDOW_PAGES} scrapes: a single one is a moved cable or a restart"
             ),
@@ -156,6 +157,40 @@ impl FlappingPort {
         losses.saturating_sub(moves.max(changes_of_speed(history, up, port)))
     }
 
+    /// Cables of a switch that were lost within the window, each with the port and how often: as its counter reports, or as scrapes have
+    /// seen it. Of hosts, those that ran all the time.
+    fn at_switch<'a>(
+        &self,
+        view: &View<'_>,
+        switch: &SwitchName,
+        history: &'a NodeHistory,
+    ) -> BTreeMap<Part, (&'a str, usize)> {
+        let counted = history.moving(&SWITCH_PORT_LINK_DOWNED);
+        let counted = counted.map(|(labels, window)| (labels, rises(window), window));
+        let seen = history.moving(&SWITCH_PORT_UP);
+        let seen = seen.map(|(labels, window)| (labels, falls(window), window));
+        let mut lost = BTreeMap::new();
+        for (labels, losses, window) in counted.chain(seen).filter(|(_, losses, _)| *losses > 0) {
+            let port = labels.values().next();
+            let near = port.and_then(|port| Some((port, cable_at(view.fabric, switch, port)?)));
+            let Some(((port, near), (oldest, _))) = near.zip(window.told().last()) else {
+                continue;
+            };
+            let losses = match &view.fabric.vertex(near.peer).part {
+                Part::Switch(_) => losses,
+                nic @ Part::Nic(node, _) if runs_since(view, node, oldest) => {
+                    losses.saturating_sub(self.moves.since((nic, near.peer_port), oldest))
+                }
+                _ => continue,
+            };
+            if let Some(link) = view.fabric.cable_part(near.id) {
+                let (_, most) = lost.entry(link).or_insert((port, 0));
+                *most = losses.max(*most);
+            }
+        }
+        lost
+    }
+
     /// Two losses make a link flap, and then it does until the window holds none.
     fn flaps(&self, link: &Part, losses: usize) -> bool {
         losses
@@ -167,34 +202,14 @@ impl FlappingPort {
     }
 }
 
-/// Cables from a switch to others that were lost within the window, each with the port and how often: as its counter reports, or as
-/// scrapes have seen it.
-fn between_switches<'a>(
-    view: &View<'_>,
-    switch: &SwitchName,
-    history: &'a NodeHistory,
-) -> BTreeMap<Part, (&'a str, usize)> {
-    let counted = history.moving(&SWITCH_PORT_LINK_DOWNED);
-    let counted = counted.map(|(labels, window)| (labels, rises(window)));
-    let seen = history.moving(&SWITCH_PORT_UP);
-    let seen = seen.map(|(labels, window)| (labels, falls(window)));
-    let mut lost = BTreeMap::new();
-    for (labels, losses) in counted.chain(seen).filter(|(_, losses)| *losses > 0) {
-        let port = labels.values().next();
-        let Some((port, near)) =
-            port.and_then(|port| Some((port, cable_at(view.fabric, switch, port)?)))
-        else {
-            continue;
-        };
-        if let (Part::Switch(_), Some(link)) = (
-            &view.fabric.vertex(near.peer).part,
-            view.fabric.cable_part(near.id),
-        ) {
-            let (_, most) = lost.entry(link).or_insert((port, 0));
-            *most = losses.max(*most);
-        }
-    }
-    lost
+/// Whether a node answers, and started before then: while it starts, its links go down several times.
+fn runs_since(view: &View<'_>, node: &NodeName, then: Timestamp) -> bool {
+    let history = view
+        .history
+        .node(node)
+        .filter(|history| history.is_fresh(view.now));
+    let boot = history.and_then(|history| history.value(&NODE_BOOT_TIME, &[]));
+    boot.is_some_and(|boot| boot > 0.0 && 1e3 * boot < then.0 as f64)
 }
 
 /// Between how many scrapes a counter has risen. What it counts between two is one loss: a cable that is plugged in may bounce.
