@@ -3,8 +3,8 @@
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_model::metric::{
-    SWITCH_PORT_DISCARDS, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES,
-    SWITCH_PORT_TRANSMIT_PACKETS,
+    SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_RECEIVE_BYTES,
+    SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -337,6 +337,28 @@ fn of_two_nics_that_lose_what_one_sends_to_the_other_none_is_named() {
         _ => (0, 0),
     };
     assert!(incidents(1, &pair, &as_it_is).is_empty());
+}
+
+#[test]
+fn broken_packets_that_switches_count_elsewhere_explain_the_loss_of_one_nic() {
+    let named = |at: (&'static str, &'static str), rate: u64| {
+        let of_switch = move |switch: &str, seconds| {
+            let mut told = NodeReading::default();
+            let labels = Labels::new(&[at.1, "port_rcv_errors"]);
+            told.push(&SWITCH_PORT_ERRORS, &labels, (rate * seconds) as f64);
+            (switch == at.0).then_some(told)
+        };
+        incidents_with((1, &of_switch), &at_one_nic((200, 200)), &as_it_is)
+    };
+    let is_named = |incidents: &[String]| {
+        let cable = "edge-lossy link/n4:mlx5_0/1";
+        incidents.iter().any(|incident| incident.starts_with(cable))
+    };
+    for elsewhere in [("leaf-0", "1"), ("spine-0", "1")] {
+        assert!(!is_named(&named(elsewhere, 20)), "{elsewhere:?}");
+    }
+    assert!(is_named(&named(("leaf-0", "1"), 2)), "too few");
+    assert!(is_named(&named(("leaf-1", "5"), 20)), "its own cable");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! miss it, the loss is at a switch that they share. Where switches count bytes, one of them may not send what it receives
 //! (see [`inside`]); else hosts cannot determine which of them it is: all that lie on every path are named.
 
+mod broken;
 mod congestion;
 mod edge;
 mod inside;
@@ -146,6 +147,7 @@ impl Detector for FabricLoss {
         let mut of_edge = numbers();
         of_edge.extend(excuses());
         of_edge.extend(edge::numbers());
+        of_edge.extend(broken::thresholds());
         vec![
             Rule::new(&UPLINK_LOSSY, shared),
             Rule::new(&EDGE_LOSSY, of_edge),

@@ -15,8 +15,8 @@ use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::metric::RDMA_TRANSPORT_EVENTS;
 
 use super::{
-    EXPLAINED, LOSS_SECONDS, Losses, MIN_LOST, MIN_RATE, NAME, congestion, errors_of, leaf_of,
-    on_every_way,
+    EXPLAINED, LOSS_SECONDS, Losses, MIN_LOST, MIN_RATE, NAME, broken, congestion, errors_of,
+    leaf_of, on_every_way,
 };
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::EDGE_LOSSY;
@@ -41,15 +41,16 @@ const GAPS_FOR_EACH: f64 = 2.0;
 /// The rule as text.
 pub(super) fn explain() -> Explanation {
     Explanation {
-        check: "A NIC misses packets, and what it sends does not arrive, or only it misses what several others send, or only what it sends is missed by several others; neither the errors of its node's ports nor full queues explain this.",
+        check: "A NIC misses packets, and what it sends does not arrive, or only it misses what several others send, or only what it sends is missed by several others; neither errors of ports nor full queues explain this.",
         threshold: format!(
-            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job; or NICs of the same device name, if there is one for each with such a NIC, on different nodes), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send, or sends what at least {OTHERS} others miss with at most {GAPS_FOR_EACH} gaps for each negative acknowledgment; the node's port errors are below {:.0} % of the loss; {}; the switches on the path are alternatives if it is its job's only NIC on its leaf",
+            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job; or NICs of the same device name, if there is one for each with such a NIC, on different nodes), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send, or sends what at least {OTHERS} others miss with at most {GAPS_FOR_EACH} gaps for each negative acknowledgment; the node's port errors are below {:.0} % of the loss; {}; {}; the switches on the path are alternatives if it is its job's only NIC on its leaf",
             LOSS_SECONDS[0],
             LOSS_SECONDS[1],
             100.0 * MIN_SHARE,
             100.0 * MAX_OF_OTHERS,
             100.0 * OF_BOTH,
             100.0 * EXPLAINED,
+            broken::words(),
             congestion::words()
         ),
         clears: "Packets arrive without loss.",
@@ -143,15 +144,19 @@ pub(super) fn evidence(
             lost.is_congested |= loss.is_congested;
         }
     }
-    let found = jobs.values().flat_map(|of_job| {
-        at_one_end(of_job).map_or_else(|| at_one_end_by_device(of_job), |nic| vec![nic])
-    });
-    found
-        .filter_map(|(nic, lost)| {
+    let edges = jobs.values().flat_map(|of_job| {
+        let found = at_one_end(of_job);
+        let found = found.map_or_else(|| at_one_end_by_device(of_job), |nic| vec![nic]);
+        let nics: Vec<_> = of_job.keys().copied().collect();
+        let unexplained = found.into_iter().filter(move |(nic, lost)| {
+            !broken::explain(view, *nic, &nics, lost.sent.max(lost.missed))
+        });
+        unexplained.filter_map(|(nic, lost)| {
             let path = || on_every_way(view, senders, receivers);
             edge(view, nic, &lost, path)
         })
-        .collect()
+    });
+    edges.collect()
 }
 
 /// The same for the NICs of each device name by themselves, if each has one, all on different nodes: what is lost in the fabric
