@@ -246,3 +246,29 @@ fn storage_that_many_nodes_wait_for_stays_one_incident_while_they_end_one_by_one
     let expected = "4 of 8 nodes waited for I/O at the same time, n7 for 32 s of the last 120 s. Without GPUs among them: host/n7. One that serves the files may be the cause.";
     assert_eq!(now, expected);
 }
+
+#[test]
+fn a_server_of_files_that_waits_longer_than_its_clients_is_named_where_other_nodes_continue() {
+    let named = |share: f64| {
+        let waits = move |index: usize, seconds: u64, page: String| {
+            let share = match index {
+                0..4 => 0.3,
+                7 => share,
+                _ => 0.0,
+            };
+            let is_shown = |line: &&str| index < 7 || !line.contains("gpu");
+            let page: Vec<&str> = page.lines().filter(is_shown).collect();
+            let waited = share * seconds as f64;
+            page.join("\n")
+                + &format!(
+                    "\nrailscope_host_pressure_seconds_total{{resource=\"io\",kind=\"full\"}} {waited}\n"
+                )
+        };
+        let view = run_from_the_start(&waits);
+        let incidents = view.incidents.iter();
+        let named = incidents.map(|incident| (incident.root.to_string(), incident.victims.len()));
+        named.collect::<Vec<_>>()
+    };
+    assert_eq!(named(0.8), [("host/n7".to_owned(), 16)]);
+    assert!(named(0.35).is_empty(), "it may be a client");
+}

@@ -22,6 +22,8 @@ const STILL_WAIT: f64 = 0.25;
 
 /// Most hosts without GPUs among those that wait that may each be the server of the files.
 const MOST_SERVERS: usize = 2;
+/// How many times as long as each of those with GPUs the one server waits that is named itself, where other nodes continue.
+const ABOVE_CLIENTS: f64 = 1.5;
 
 /// The window for a node that waits alone.
 const ALONE_WINDOW_SECONDS: f64 = 60.0;
@@ -119,7 +121,7 @@ impl Detector for StorageStall {
         self.lasts = nodes.is_some();
         match nodes {
             Some(nodes) => out.extend(of_many(view, &long, nodes)),
-            None => out.extend(alone(view)),
+            None => out.extend(of_server(view, &long).or_else(|| alone(view))),
         }
     }
 
@@ -131,7 +133,7 @@ impl Detector for StorageStall {
         Explanation {
             check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not (of nodes that do not measure pressure: CPU time that was idle because of it).",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s, or of the newest {PIECES} scrapes if these are farther apart, on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node (or {:.0} %, {FAINT_ABOVE_MEDIAN:.0} times the median node), while no other node that computes waits half as long",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s, or of the newest {PIECES} scrapes if these are farther apart, on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node (or {:.0} %, {FAINT_ABOVE_MEDIAN:.0} times the median node), while no other node that computes waits half as long; or the only host without GPUs that waits so does {ABOVE_CLIENTS} times as long as each of at least {MIN_PEERS} nodes with GPUs",
                 100.0 * MIN_SHARE,
                 100.0 * MAJORITY,
                 100.0 * ALONE_MIN_SHARE,
@@ -178,6 +180,12 @@ impl Detector for StorageStall {
                 MOST_SERVERS as f64,
                 "hosts",
                 "more are clients, such as login nodes (a choice)",
+            ),
+            Threshold::new(
+                "or, where other nodes continue: wait of the only one, compared with each of several nodes with GPUs",
+                ABOVE_CLIENTS,
+                "times",
+                "clients wait for their server a part of the time that it waits for its disks (a choice)",
             ),
         ];
         let fewest = peers::thresholds().into_iter().take(1);
@@ -291,13 +299,48 @@ fn of_many(view: &View<'_>, long: &[&Wait<'_>], nodes: usize) -> Option<Evidence
     })
 }
 
-/// Hosts without GPUs that wait as nodes with GPUs do: a server of files waits for its own disks. None where they are too many.
-fn possible_servers(view: &View<'_>, long: &[&Wait<'_>]) -> Vec<Part> {
-    let has_gpus = |wait: &&&Wait<'_>| {
+/// The one host without GPUs that waits, if it waits longer than each of several nodes with GPUs: these wait for it.
+fn of_server(view: &View<'_>, long: &[&Wait<'_>]) -> Option<Evidence> {
+    let (clients, servers) = by_gpus(view, long);
+    let [server] = servers[..] else {
+        return None;
+    };
+    let rate = |wait: &Wait<'_>| wait.rise.rate();
+    let most = clients
+        .iter()
+        .map(|client| rate(client))
+        .fold(0.0, f64::max);
+    let is_server = clients.len() >= MIN_PEERS && rate(server) >= ABOVE_CLIENTS * most;
+    is_server.then(|| Evidence {
+        statement: format!(
+            "All processes of {}, which has no GPUs, waited for I/O for {:.0} % of the last {:.0} s, and those of {} nodes with GPUs for {:.0} % of it at most: these may wait for its storage.",
+            server.node,
+            100.0 * rate(server),
+            server.rise.seconds,
+            clients.len(),
+            100.0 * most
+        ),
+        victims: clients
+            .iter()
+            .flat_map(|client| gpus_behind(view.fabric, &Part::Host(client.node.clone())))
+            .collect(),
+        effect: most,
+        ..evidence(server)
+    })
+}
+
+/// Those with GPUs, and those without.
+fn by_gpus<'a>(view: &View<'_>, long: &[&'a Wait<'a>]) -> (Vec<&'a Wait<'a>>, Vec<&'a Wait<'a>>) {
+    let has_gpus = |wait: &&Wait<'_>| {
         let history = view.history.node(wait.node);
         history.is_some_and(netdev::has_gpus)
     };
-    let (computing, others): (Vec<&&Wait<'_>>, Vec<&&Wait<'_>>) = long.iter().partition(has_gpus);
+    long.iter().copied().partition(has_gpus)
+}
+
+/// Hosts without GPUs that wait as nodes with GPUs do: a server of files waits for its own disks. None where they are too many.
+fn possible_servers(view: &View<'_>, long: &[&Wait<'_>]) -> Vec<Part> {
+    let (computing, others) = by_gpus(view, long);
     if computing.is_empty() || others.len() > MOST_SERVERS {
         return Vec::new();
     }
