@@ -401,6 +401,15 @@ impl<'a> Window<'a> {
         (span >= seconds && rate.is_finite()).then_some(rate)
     }
 
+    /// Rate of a counter over the scrapes of a time. `None` with fewer than two, and of a counter that was reset.
+    pub fn rate_between(self, since: Timestamp, until: Timestamp) -> Option<f64> {
+        let within = |count: &Count| since <= count.at && count.at <= until;
+        let mut counts = self.counts().filter(within);
+        let (newest, oldest) = (counts.next()?, counts.last()?);
+        let rate = (newest.count - oldest.count) / newest.at.seconds_since(oldest.at);
+        rate.is_finite().then_some(rate)
+    }
+
     /// How good each slot is, oldest first: of the time since the series was first reported.
     pub fn quality(self) -> impl Iterator<Item = Quality> + 'a {
         let counts = self.counts;

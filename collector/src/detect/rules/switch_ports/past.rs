@@ -12,6 +12,8 @@ use crate::store::Window;
 pub(super) const NEW: f64 = 3.0;
 /// Least age of the time before that is compared, and its least length.
 const AGO_SECONDS: [f64; 2] = [75.0, 30.0];
+/// The end of that time in which is compared what a port sent.
+const SENT_SECONDS: f64 = 60.0;
 /// How long is remembered what a port did before, after packets last waited there.
 const REMEMBERED_SECONDS: f64 = 600.0;
 
@@ -70,6 +72,12 @@ pub(super) fn before(counter: Window<'_>, now: Timestamp) -> Option<f64> {
     counter.rate_until(now.plus_seconds(-ago), span)
 }
 
+/// Bytes a second that a port sent in the last minute of that time: jobs begin and end.
+pub(super) fn sent_before(bytes: Window<'_>, now: Timestamp) -> Option<f64> {
+    let until = now.plus_seconds(-AGO_SECONDS[0]);
+    bytes.rate_between(until.plus_seconds(-SENT_SECONDS), until)
+}
+
 /// The numbers.
 pub(super) fn numbers() -> Vec<Threshold> {
     vec![
@@ -108,6 +116,12 @@ pub(super) fn numbers_of_less() -> Vec<Threshold> {
             LESS.0,
             "times",
             "flows that come to share the port send more (a choice)",
+        ),
+        Threshold::new(
+            "length of the time before in which it sent that, at most",
+            SENT_SECONDS,
+            "s",
+            "jobs begin and end (a choice)",
         ),
         Threshold::new(
             "and packets that wait, compared with before, at least",

@@ -17,7 +17,7 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_BYTES,
 };
 
-use super::past::{self, Lane, NEW, Pasts, before, sends_less};
+use super::past::{self, Lane, NEW, Pasts, before, sends_less, sent_before};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
@@ -222,7 +222,7 @@ impl Queues {
         now: Timestamp,
     ) -> Option<f64> {
         let sent = || {
-            before(
+            sent_before(
                 history.window(&SWITCH_PORT_TRANSMIT_BYTES, &[&lane.1])?,
                 now,
             )

@@ -11,7 +11,7 @@ use railscope_model::metric::{
     SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
 
-use super::past::{self, NEW, Pasts, before, sends_less};
+use super::past::{self, NEW, Pasts, before, sends_less, sent_before};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
@@ -251,11 +251,11 @@ impl Waiting {
                 let waited = || own.by_byte_before(view);
                 let level = own.by_byte();
                 let times = self.pasts.times_before(&lane, view.now, level, waited);
-                let sent = || before(own.bytes, view.now);
+                let sent = || sent_before(own.bytes, view.now);
                 let sent = self.sent.times_before(&lane, view.now, own.sent, sent);
                 if times.is_some_and(|times| times >= NEW)
                     && !is_of_traffic(own, of_switch, sends_less(times, sent))
-                    && !others_wait_there(own, ports.iter().filter(|port| stands_out(port)))
+                    && !others_wait_there(own, &ports, stands_out)
                     && !is_passed_on(view, own, &self.counts)
                     && !self.takes_over(view, own)
                 {
@@ -350,13 +350,21 @@ fn is_of_traffic(own: &Port<'_>, of_switch: &[Port<'_>], sends_less: bool) -> bo
     sends_more && !sends_less || others.into_iter().any(waits_too)
 }
 
-/// Whether another switch waits for the same next switch, of those `ports` that wait longer than usual: the next switch, or one behind
-/// it, holds up all that comes to it.
-fn others_wait_there<'a>(own: &Port<'_>, mut ports: impl Iterator<Item = &'a Port<'a>>) -> bool {
-    ports.any(|other| {
-        let is_beside = other.cable.peer == own.cable.peer && other.switch != own.switch;
-        is_beside && ABOVE_USUAL * other.by_byte() > own.by_byte()
-    })
+/// Whether another switch waits for the same next switch, too: it, or one behind it, holds up all that comes to it. If the other end
+/// of the cable waits as well, the cable is what both wait for.
+fn others_wait_there(
+    own: &Port<'_>,
+    ports: &[Port<'_>],
+    waits: impl Fn(&Port<'_>) -> bool,
+) -> bool {
+    let mut of_others = ports
+        .iter()
+        .filter(|other| other.switch != own.switch && waits(other));
+    let is_other_end = |other: &Port<'_>| other.cable.link == own.cable.link;
+    !of_others.clone().any(is_other_end)
+        && of_others.any(|other| {
+            other.cable.peer == own.cable.peer && ABOVE_USUAL * other.by_byte() > own.by_byte()
+        })
 }
 
 /// Whether a counter has stopped at its largest value.
