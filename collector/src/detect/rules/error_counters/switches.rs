@@ -38,7 +38,8 @@ pub(super) fn rises(view: &View<'_>, limit: &Limit, least: f64, rises: &mut Vec<
         return;
     }
     for (switch, history) in view.history.fresh_switches(view.now) {
-        if history.moving(limit.metric).next().is_none() {
+        // Peers without errors count, too.
+        if least > 0.0 && history.moving(limit.metric).next().is_none() {
             continue;
         }
         let begin = rises.len();
