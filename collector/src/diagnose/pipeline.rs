@@ -366,10 +366,14 @@ impl Tracker {
             .flapping_since
             .iter()
             .filter(|(_, since)| now.seconds_since(**since) > FLAP_TOGETHER_SECONDS);
-        let open = self.suspects.iter().filter(|(_, suspect)| suspect.open);
-        let switches = open.filter(|(_, suspect)| suspect.incident.class == &SWITCH_DOWN);
+        let open_of = |class: &'static Class| {
+            let open = self.suspects.iter().filter(|(_, suspect)| suspect.open);
+            let of_class = open.filter(|(_, suspect)| suspect.incident.class == class);
+            of_class.map(|(part, _)| part.clone()).collect()
+        };
         Earlier {
-            switches_down: switches.map(|(part, _)| part.clone()).collect(),
+            switches_down: open_of(&SWITCH_DOWN),
+            hosts_down: open_of(&HOST_DOWN),
             flapping_long: long.map(|(part, _)| part.clone()).collect(),
         }
     }

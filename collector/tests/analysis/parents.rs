@@ -133,6 +133,30 @@ fn a_host_of_two_nics_that_is_silent_and_lost_both_is_down() {
     check(two, MANY, dark, &[], ports);
 }
 
+/// The node answers again before its ports are up and a sweep shows its cables.
+#[test]
+fn a_host_of_two_nics_that_goes_off_and_comes_back_is_one_incident() {
+    let (mut analyzer, mut ever) = (Analyzer::default(), BTreeSet::new());
+    for tick in 1..=50 {
+        let seconds = 5 * tick;
+        for index in (0..NODES).filter(|index| *index != 2 || !(11..30).contains(&tick)) {
+            let boots = index == 2 && (30..36).contains(&tick);
+            let is_there = |line: &&str| !boots || !line.contains("rdma");
+            let text = page(index, seconds);
+            let text: Vec<&str> = text.lines().filter(is_there).collect();
+            analyzer.ingest(&node(index), &(text.join("\n") + "\n"), at(seconds));
+        }
+        let seen = move |node: usize, rail: usize| {
+            let gone = node == 2 && (11..36).contains(&tick);
+            (rail < 2 && !gone).then_some(rail)
+        };
+        let subnet = parse_ibnetdiscover(&subnet_of(NODES, MANY, &seen));
+        analyzer.take_subnet(subnet, at(seconds));
+        ever.extend(named(&analyzer.tick(at(seconds))));
+    }
+    assert_eq!(ever, BTreeSet::from(["host-down host/n2".to_owned()]));
+}
+
 /// Every node is read once in [`NODES`] ticks, one after another. All incidents that were ever open after such
 /// ports went dark.
 fn ever_open_with_slow_scrapes(dark: impl Fn(usize) -> bool) -> BTreeSet<String> {

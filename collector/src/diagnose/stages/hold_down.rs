@@ -1,4 +1,4 @@
-//! Cables whose loss may turn out to be their switch's, once its other cables have been seen.
+//! Cables whose loss may turn out to be their switch's, once its other cables have been seen, or their host's, once it is late.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,16 @@ use railscope_model::identity::Part;
 
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::lost_links::{
-    PARENT_MIN_CHILDREN, are_the_switchs, cables_of_switches, is_lost_cable,
+    PARENT_MIN_CHILDREN, are_the_switchs, cables_of_hosts, cables_of_switches, is_lost_cable,
+    said_by_hosts,
 };
 use crate::store::History;
 
-/// What is lost of each switch, from tick to tick.
+/// What is lost of each switch, and of each host that lost all of its cables, from tick to tick.
 #[derive(Debug, Default)]
 pub(crate) struct Losses(BTreeMap<Part, Loss>);
 
-/// Lost cables of one switch.
+/// Lost cables of one switch or host.
 #[derive(Debug, Clone, Copy)]
 struct Loss {
     /// At the last tick.
@@ -60,9 +61,36 @@ impl Losses {
                 spreading.extend(gone);
             }
         }
+        for (host, cables) in unheard_hosts(fabric, findings, &lost) {
+            let before = self.0.get(&host);
+            let loss = Loss {
+                cables: cables.len(),
+                since: before.map_or(now, |before| before.since),
+            };
+            let node = host.node().and_then(|node| history.node(node));
+            // One that is silent is down itself.
+            let node = node.filter(|node| node.is_current(now));
+            if node.is_some_and(|node| node.heard().is_none_or(|heard| heard <= loss.since)) {
+                spreading.extend(cables);
+            }
+            losses.insert(host, loss);
+        }
         self.0 = losses;
         spreading
     }
+}
+
+/// Hosts that lost all of their two or more cables at once, as others report, each with these.
+fn unheard_hosts(
+    fabric: &Fabric,
+    findings: &[Finding],
+    lost: &BTreeSet<&Part>,
+) -> BTreeMap<Part, Vec<Part>> {
+    let mut hosts = cables_of_hosts(fabric, lost);
+    hosts.retain(|_, cables| cables.iter().all(|cable| lost.contains(cable)));
+    let said_by_hosts = said_by_hosts(findings);
+    hosts.retain(|_, cables| !cables.iter().any(|cable| said_by_hosts.contains(cable)));
+    hosts
 }
 
 /// Whether the loss of a cable can no longer be its switch's: enough others on it were seen at this time or later.

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, PartId, Witness};
 use railscope_model::identity::{NodeName, Part};
-use railscope_model::metric::RDMA_PORT_UP;
+use railscope_model::metric::{
+    Metric, NIC_CARRIER, NIC_PHY_LINK_DOWN, RDMA_PORT_ERRORS, RDMA_PORT_UP,
+};
 
 use crate::classes::{Class, PORT_DOWN, PORT_FLAPPING, UPLINK_DOWN};
 use crate::diagnose::incident::Finding;
@@ -21,11 +23,21 @@ pub(crate) const SILENT_HOST_MIN_CHILDREN: usize = 2;
 /// this time.
 pub(crate) const FLAP_TOGETHER_SECONDS: f64 = 120.0;
 
+/// What a host reports itself if the link of a port is down.
+const SAID_BY_HOSTS: [&Metric; 4] = [
+    &RDMA_PORT_UP,
+    &NIC_CARRIER,
+    &RDMA_PORT_ERRORS,
+    &NIC_PHY_LINK_DOWN,
+];
+
 /// What earlier ticks found.
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
     /// Switches with an open incident: what is lost of them stays theirs, whichever host is read late.
     pub(crate) switches_down: BTreeSet<Part>,
+    /// Hosts with an open incident.
+    pub(crate) hosts_down: BTreeSet<Part>,
     /// Cables that have flapped for longer than [`FLAP_TOGETHER_SECONDS`].
     pub(crate) flapping_long: BTreeSet<Part>,
 }
@@ -55,10 +67,7 @@ pub(crate) fn parents(
             alone.remove(&found.part);
         }
     }
-    let said_by_hosts = findings
-        .iter()
-        .filter(|f| f.evidence.signal == RDMA_PORT_UP.name);
-    let dark: BTreeSet<_> = said_by_hosts.map(|f| &f.evidence.part).collect();
+    let dark = said_by_hosts(findings);
     let mut cables = cables_of_switches(fabric, &lost);
     cables
         .values_mut()
@@ -69,7 +78,8 @@ pub(crate) fn parents(
     });
     let hosts = cables_of_hosts(fabric, &lost).into_iter();
     let hosts = hosts.map(|(host, cables)| {
-        let is_silent = answers(&host) == Some(false);
+        // One that starts again answers before its links are up.
+        let is_silent = answers(&host) == Some(false) || earlier.hosts_down.contains(&host);
         let fewest = if is_silent && !cables.iter().any(|cable| dark.contains(cable)) {
             SILENT_HOST_MIN_CHILDREN
         } else {
@@ -112,6 +122,13 @@ pub(crate) fn parents(
         .into_iter()
         .map(|(child, (.., parent))| (child, parent))
         .collect()
+}
+
+/// Cables of which a host itself reports that its port is down.
+pub(crate) fn said_by_hosts(findings: &[Finding]) -> BTreeSet<&Part> {
+    let all = findings.iter().map(|found| &found.evidence);
+    let own = all.filter(|found| SAID_BY_HOSTS.iter().any(|of| found.signal == of.name));
+    own.map(|found| &found.part).collect()
 }
 
 /// Cables that flap.
@@ -171,7 +188,10 @@ pub(crate) fn cables_of(fabric: &Fabric, id: PartId) -> Vec<(Part, bool)> {
 }
 
 /// Cables to switches of the hosts that have lost enough of them to be what is lost.
-fn cables_of_hosts(fabric: &Fabric, lost: &BTreeSet<&Part>) -> BTreeMap<Part, Vec<Part>> {
+pub(crate) fn cables_of_hosts(
+    fabric: &Fabric,
+    lost: &BTreeSet<&Part>,
+) -> BTreeMap<Part, Vec<Part>> {
     let mut counts: BTreeMap<&NodeName, usize> = BTreeMap::new();
     for node in lost.iter().filter_map(|cable| cable.node()) {
         *counts.entry(node).or_default() += 1;
