@@ -191,6 +191,12 @@ impl Tracker {
             nvlink_switches::join(fabric, history, &mut groups, |gpu, port| {
                 self.bond(gpu, port, now)
             });
+            let since = |part: &Part| self.suspects.get(part).map(|known| known.since);
+            nvlink_switches::join_whole_switches(fabric, history, &mut groups, since);
+            let seen = (history, now);
+            waiting.extend(nvlink_switches::unexplained_gpus(
+                fabric, seen, &groups, since,
+            ));
         }
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));

@@ -1,18 +1,29 @@
 //! Errors that an NVLink switch counts at its ports are those of the NVLinks of a GPU, which counts them as well. No exporter
 //! reports which GPU is at which port, so that they are joined only where the errors of one GPU alone began with those of the port.
+//! A switch that has errors at most of its ports is bad itself, and the errors of all GPUs are its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Fabric, LinkKind};
+use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{SWITCH_PORT_ERRORS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES};
 
-use crate::classes::{LINK_ERRORS, NVLINK_DOWN, NVLINK_ERRORS};
+use crate::classes::{Class, LINK_ERRORS, NVLINK_DOWN, NVLINK_ERRORS};
 use crate::diagnose::incident::Finding;
-use crate::store::History;
+use crate::store::{History, NodeHistory};
+
+/// Findings by the part that is suspected.
+type Groups = BTreeMap<Part, Vec<Finding>>;
 
 /// Most time between the first errors of a GPU and of the port at the other end: counters of both are evaluated over minutes.
 pub(crate) const TOGETHER_SECONDS: f64 = 120.0;
+
+/// Share of a switch's ports that must have errors for the switch itself to be named.
+const MOST_PORTS: f64 = 0.5;
+/// Fewest of them, and fewest GPUs with errors that may be those of a switch.
+const SEVERAL: usize = 4;
+/// How long the errors of several GPUs wait for what a switch reports: its exporter may be read once in a minute.
+const HOLD_SECONDS: f64 = 180.0;
 
 /// Why the errors of a port may be those of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +39,7 @@ pub(crate) enum Bond {
 pub(crate) fn join(
     fabric: &Fabric,
     history: &History,
-    groups: &mut BTreeMap<Part, Vec<Finding>>,
+    groups: &mut Groups,
     bond: impl Fn(&Part, &Part) -> Option<Bond>,
 ) {
     let has_errors = |(part, findings): &(&Part, &Vec<Finding>)| {
@@ -41,18 +52,7 @@ pub(crate) fn join(
     if gpus.is_empty() {
         return;
     }
-    let is_port = |part: &Part| match part {
-        Part::SwitchLink(switch, _) => is_nvlink_switch(fabric, history, switch),
-        _ => false,
-    };
-    let are_errors = |findings: &[Finding]| {
-        let mut classes = findings.iter().map(|found| found.evidence.class);
-        classes.all(|class| class == &LINK_ERRORS)
-    };
-    let ports = groups.iter();
-    let ports = ports.filter(|(part, findings)| are_errors(findings) && is_port(part));
-    let ports: Vec<Part> = ports.map(|(part, _)| part.clone()).collect();
-    for port in ports {
+    for port in ports(fabric, history, groups) {
         let bonds: Vec<_> = gpus
             .iter()
             .filter_map(|gpu| Some((gpu, bond(gpu, &port)?)))
@@ -67,6 +67,118 @@ pub(crate) fn join(
             groups.entry(gpu.clone()).or_default().extend(findings);
         }
     }
+}
+
+/// Ports of NVLink switches that have errors and nothing else.
+fn ports(fabric: &Fabric, history: &History, groups: &Groups) -> Vec<Part> {
+    let is_port = |part: &Part| match part {
+        Part::SwitchLink(switch, _) => is_nvlink_switch(fabric, history, switch),
+        _ => false,
+    };
+    let ports = groups.iter();
+    let ports = ports.filter(|(part, findings)| are_all(findings, &LINK_ERRORS) && is_port(part));
+    ports.map(|(part, _)| part.clone()).collect()
+}
+
+fn are_all(findings: &[Finding], class: &Class) -> bool {
+    findings.iter().all(|found| found.evidence.class == class)
+}
+
+/// Moves the errors of most ports of an NVLink switch to the switch, and those of GPUs with it, if it is the only such switch: what was
+/// found at a GPU longer ago than [`HOLD_SECONDS`] before the switch is the GPU's own. `since`: when a part was first suspected.
+pub(crate) fn join_whole_switches(
+    fabric: &Fabric,
+    history: &History,
+    groups: &mut Groups,
+    since: impl Fn(&Part) -> Option<Timestamp>,
+) {
+    let mut by_switch: BTreeMap<SwitchName, Vec<Part>> = BTreeMap::new();
+    for port in ports(fabric, history, groups) {
+        if let Part::SwitchLink(switch, _) = &port {
+            by_switch.entry(switch.clone()).or_default().push(port);
+        }
+    }
+    by_switch.retain(|switch, bad| {
+        let all = history.switch(switch).map_or(0, count_of_ports);
+        bad.len() >= SEVERAL && bad.len() as f64 >= MOST_PORTS * all as f64
+    });
+    let only = (by_switch.len() == 1)
+        .then(|| by_switch.keys().next().cloned())
+        .flatten();
+    for (switch, ports) in by_switch {
+        let moved = ports
+            .into_iter()
+            .flat_map(|port| groups.remove(&port).unwrap_or_default());
+        let moved: Vec<_> = moved.map(of_nvlink).collect();
+        groups
+            .entry(Part::Switch(switch))
+            .or_default()
+            .extend(moved);
+    }
+    let Some(switch) = only.map(Part::Switch) else {
+        return;
+    };
+    let began = since(&switch);
+    let is_older = |gpu: &Part| {
+        let times = since(gpu).zip(began);
+        times.is_some_and(|(gpu, switch)| switch.seconds_since(gpu) > HOLD_SECONDS)
+    };
+    let gpus: Vec<_> = gpus_with_errors(groups)
+        .into_iter()
+        .filter(|gpu| !is_older(gpu))
+        .collect();
+    if gpus.len() >= SEVERAL {
+        for gpu in gpus {
+            let moved = groups.remove(&gpu).unwrap_or_default();
+            groups.entry(switch.clone()).or_default().extend(moved);
+        }
+    }
+}
+
+/// The same finding of an NVLink.
+fn of_nvlink(mut found: Finding) -> Finding {
+    found.evidence.class = &NVLINK_ERRORS;
+    found
+}
+
+/// How many ports of a switch count errors.
+fn count_of_ports(history: &NodeHistory) -> usize {
+    let ports = history.series(&SWITCH_PORT_ERRORS);
+    let ports: BTreeSet<_> = ports
+        .filter_map(|(labels, _)| labels.values().next())
+        .collect();
+    ports.len()
+}
+
+/// GPUs with errors of NVLinks and nothing else.
+fn gpus_with_errors(groups: &Groups) -> Vec<Part> {
+    let gpus = groups
+        .iter()
+        .filter(|(part, _)| matches!(part, Part::Gpu(..)));
+    let gpus = gpus.filter(|(_, findings)| are_all(findings, &NVLINK_ERRORS));
+    gpus.map(|(part, _)| part.clone()).collect()
+}
+
+/// GPUs whose errors wait, because several have some and a switch that is read may be the cause. `since`: when a part was first
+/// suspected.
+pub(crate) fn unexplained_gpus(
+    fabric: &Fabric,
+    (history, now): (&History, Timestamp),
+    groups: &Groups,
+    since: impl Fn(&Part) -> Option<Timestamp>,
+) -> Vec<Part> {
+    let is_new =
+        |gpu: &Part| since(gpu).is_none_or(|since| now.seconds_since(since) < HOLD_SECONDS);
+    let new: Vec<_> = gpus_with_errors(groups)
+        .into_iter()
+        .filter(is_new)
+        .collect();
+    if new.len() < SEVERAL {
+        return Vec::new();
+    }
+    let mut switches = history.fresh_switches(now);
+    let is_read = switches.any(|(switch, _)| is_nvlink_switch(fabric, history, switch));
+    if is_read { new } else { Vec::new() }
 }
 
 /// Whether a switch is one of NVLinks: its exporters report errors of ports, but neither bytes nor speeds, and no cable is known.
@@ -86,12 +198,11 @@ fn is_nvlink_switch(fabric: &Fabric, history: &History, switch: &SwitchName) -> 
 
 #[cfg(test)]
 mod tests {
-    use railscope_model::fabric::Timestamp;
     use railscope_model::metric::Metric;
     use railscope_model::reading::{Labels, NodeReading};
 
     use super::*;
-    use crate::classes::{Class, PORT_DOWN};
+    use crate::classes::PORT_DOWN;
     use crate::detect::found::{found, part};
 
     const PORT: &str = "link/nvswitch:6";
@@ -144,5 +255,56 @@ mod tests {
         let speed: (&Metric, &[&str]) = (&SWITCH_PORT_SPEED, &["6"]);
         let ethernet = named(&[one, port], &[errors, speed]);
         assert_eq!(ethernet, ["gpu/n1:0", PORT]);
+    }
+
+    /// What is named where a switch of six ports has errors at this many, beside errors of as many GPUs, of which the first is known for
+    /// so many seconds.
+    fn of_switch(bad: usize, gpus: usize, known: f64) -> (Vec<String>, usize) {
+        let now = Timestamp(1_000_000);
+        let mut history = History::default();
+        let mut reading = NodeReading::default();
+        for port in ["1", "2", "3", "4", "5", "6"] {
+            reading.push(
+                &SWITCH_PORT_ERRORS,
+                &Labels::new(&[port, "symbol_error"]),
+                1.0,
+            );
+        }
+        history
+            .switch_mut(&"nvswitch".parse().expect("a name"))
+            .ingest_reading(&reading, now);
+        let ports = (1..=bad).map(|port| (&LINK_ERRORS, format!("link/nvswitch:{port}")));
+        let gpus = (0..gpus).map(|gpu| (&NVLINK_ERRORS, format!("gpu/n1:{gpu}")));
+        let mut groups = Groups::new();
+        for (class, named) in ports.chain(gpus) {
+            let group = groups.entry(part(&named)).or_default();
+            group.push(found("test", class, &named, &[]));
+        }
+        let since = |part: &Part| match part.to_string().as_str() {
+            "gpu/n1:0" => Some(now.plus_seconds(-known)),
+            "switch/nvswitch" => Some(now),
+            _ => None,
+        };
+        let fabric = Fabric::default();
+        let waiting = unexplained_gpus(&fabric, (&history, now), &groups, since).len();
+        join_whole_switches(&fabric, &history, &mut groups, since);
+        let classes = groups.values().flatten().map(|found| found.evidence.class);
+        assert!(bad < SEVERAL || classes.clone().all(|class| class == &NVLINK_ERRORS));
+        (groups.keys().map(ToString::to_string).collect(), waiting)
+    }
+
+    #[test]
+    fn errors_at_most_ports_of_an_nvlink_switch_and_those_of_its_gpus_are_the_switch_s() {
+        let switch = vec!["switch/nvswitch".to_owned()];
+        assert_eq!(of_switch(4, 6, 10.0), (switch.clone(), 6));
+        let (own, waiting) = of_switch(4, 6, 300.0);
+        assert_eq!(
+            (own, waiting),
+            ([vec!["gpu/n1:0".to_owned()], switch].concat(), 5)
+        );
+        assert_eq!(of_switch(3, 0, 10.0).0.len(), 3, "too few ports");
+        assert_eq!(of_switch(0, 6, 10.0).0.len(), 6, "no switch");
+        let (few, waiting) = of_switch(5, 3, 10.0);
+        assert_eq!((few.len(), waiting), (4, 0), "their own");
     }
 }
