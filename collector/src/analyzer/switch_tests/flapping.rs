@@ -1,6 +1,9 @@
 //! Cables of switches whose links go down repeatedly.
 
-use railscope_model::metric::{NODE_BOOT_TIME, SWITCH_PORT_LINK_DOWNED, SWITCH_PORT_UP};
+use railscope_model::metric::{
+    GPU, NIC_CARRIER, NIC_CARRIER_CHANGES, NIC_SPEED, NODE_BOOT_TIME, SWITCH_PORT_CARRIER_CHANGES,
+    SWITCH_PORT_LINK_DOWNED, SWITCH_PORT_UP,
+};
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::{at, leaves};
@@ -67,4 +70,73 @@ fn the_cable_of_a_host_that_only_its_switch_sees_go_down_flaps_unless_the_host_s
     );
     assert!(named_of_host(Some(40.0)).is_empty(), "it started");
     assert!(named_of_host(None).is_empty(), "it may have started");
+}
+
+/// What is named where port 1 of `a` counts so many changes of its carrier at these readings.
+fn named_by_changes(changes: &[(usize, f64)]) -> Vec<String> {
+    let mut lab = leaves();
+    lab.add("a", &SWITCH_PORT_CARRIER_CHANGES, &["1"], 7.0);
+    for reading in 0..10 {
+        let now = changes.iter().filter(|(at, _)| *at == reading);
+        let now = now.map(|(_, changes)| changes).sum();
+        lab.add("a", &SWITCH_PORT_CARRIER_CHANGES, &["1"], now);
+        lab.read();
+    }
+    lab.said_by(flapping_port::build)
+}
+
+#[test]
+fn down_and_up_again_are_two_changes_of_a_carrier_and_one_loss() {
+    let flaps = ["port-flapping link/a:1"];
+    assert_eq!(named_by_changes(&[(3, 2.0), (6, 2.0)]), flaps);
+    assert_eq!(named_by_changes(&[(3, 1.0), (4, 1.0), (6, 2.0)]), flaps);
+    assert!(named_by_changes(&[(3, 1.0), (5, 1.0)]).is_empty(), "once");
+    assert!(named_by_changes(&[(3, 8.0)]).is_empty(), "it bounced");
+}
+
+/// What is named where an interface of a host without RDMA devices, of this speed, is down in these readings.
+fn named_of_interface(speed: f64, down: &[usize], changes: f64) -> Vec<String> {
+    let mut lab = leaves();
+    let mut counted = 0.0;
+    for reading in 0..10 {
+        lab.read();
+        let is_down = down.contains(&reading);
+        counted += if [3, 6].contains(&reading) {
+            changes
+        } else {
+            0.0
+        };
+        let mut node = NodeReading::default();
+        let netdev = Labels::new(&["eth0"]);
+        node.push(
+            &NODE_BOOT_TIME,
+            &Labels::default(),
+            at(-60.0).0 as f64 * 1e-3,
+        );
+        node.push(
+            &GPU,
+            &Labels::new(&["0", "", "", "", "", "", "", "", ""]),
+            1.0,
+        );
+        node.push(&NIC_CARRIER, &netdev, f64::from(!is_down));
+        node.push(&NIC_CARRIER_CHANGES, &netdev, counted);
+        if !is_down {
+            node.push(&NIC_SPEED, &netdev, speed);
+        }
+        let history = lab.history.node_mut(&"n0".parse().expect("a name"));
+        history.ingest_reading(&node, at(lab.seconds));
+    }
+    lab.said_by(flapping_port::build)
+}
+
+#[test]
+fn a_fast_interface_without_an_rdma_port_flaps_by_its_carrier() {
+    let flaps = ["port-flapping link/n0:eth0/1"];
+    assert_eq!(named_of_interface(1.25e10, &[3, 6], 0.0), flaps);
+    assert_eq!(named_of_interface(1.25e10, &[], 2.0), flaps);
+    assert!(named_of_interface(1.25e10, &[3, 4], 1.0).is_empty(), "once");
+    assert!(
+        named_of_interface(1.25e8, &[3, 6], 2.0).is_empty(),
+        "management"
+    );
 }

@@ -1,5 +1,6 @@
 //! Ports whose links flap, of hosts and between switches, and ports that are down and have counted it themselves.
 
+mod interfaces;
 mod moves;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::metric::{
-    Metric, NIC_PHY_LINK_DOWN, NODE_BOOT_TIME, RDMA_PORT_ERRORS, RDMA_PORT_UP,
-    SWITCH_PORT_LINK_DOWNED, SWITCH_PORT_UP,
+    Metric, NIC_CARRIER, NIC_CARRIER_CHANGES, NIC_PHY_LINK_DOWN, NODE_BOOT_TIME, RDMA_PORT_ERRORS,
+    RDMA_PORT_UP, SWITCH_PORT_CARRIER_CHANGES, SWITCH_PORT_LINK_DOWNED, SWITCH_PORT_UP,
 };
 
 use moves::{Moves, changes_of_speed};
@@ -23,6 +24,13 @@ use crate::store::{NodeHistory, WINDOW_PAGES, Window};
 
 /// Losses that make a port flap: one is a cable that was moved or a node that was restarted.
 const MIN_LOSSES: usize = 2;
+
+/// The time in which losses of a host's cable count that its switch sees: as long as the host's own window, which shows whether the port
+/// changed its speed.
+const HOST_SECONDS: f64 = 150.0;
+
+/// Counts losses since then.
+type Count = fn(Window<'_>, Timestamp) -> usize;
 
 #[derive(Default)]
 struct FlappingPort {
@@ -47,6 +55,15 @@ impl Detector for FlappingPort {
         for (node, history) in view.history.fresh_nodes(view.now) {
             // If all counters were constant for the whole window, no link went down.
             let moves = |metric| history.moving(metric).next().is_some();
+            if [&NIC_CARRIER, &NIC_CARRIER_CHANGES].into_iter().any(moves) {
+                for (netdev, port, losses) in self.lost_interfaces(view, (node, history)) {
+                    let link = Part::HostLink(node.clone(), port);
+                    if self.flaps(&link, losses) && flapping_now.insert(link.clone()) {
+                        let interface = format!("interface {netdev} of {node}");
+                        out.push(flapping(view, link, (&interface, &NIC_CARRIER), losses));
+                    }
+                }
+            }
             if ![&RDMA_PORT_UP, &RDMA_PORT_ERRORS, &NIC_PHY_LINK_DOWN]
                 .into_iter()
                 .any(moves)
@@ -68,7 +85,9 @@ impl Detector for FlappingPort {
                 if self.flaps(&link, losses.all())
                     && self.flaps(
                         &link,
-                        self.unexplained((node, history), (up, of), losses.all()),
+                        up.told().last().map_or(0, |(oldest, _)| {
+                            self.unexplained((node, history), (oldest, of), losses.all())
+                        }),
                     )
                 {
                     flapping_now.insert(link.clone());
@@ -107,7 +126,8 @@ impl Detector for FlappingPort {
         Explanation {
             check: "The link of a port went down several times within minutes, by its own counter or its state in scrapes, of its node or its switch.",
             threshold: format!(
-                "{MIN_LOSSES} link failures in {WINDOW_PAGES} scrapes: a single one is a moved cable or a restart"
+                "{MIN_LOSSES} link failures in {WINDOW_PAGES} scrapes: a single one is a moved cable or a restart; what its switch sees of a host's cable, and interfaces without RDMA ports (of nodes with GPUs, of {:.0} Gb/s or more), count only if the node reports that it started before that; two changes of a carrier are one failure",
+                8e-9 * netdev::MIN_SPEED
             ),
             clears: "The link stays up for the whole window.",
         }
@@ -127,6 +147,12 @@ impl Detector for FlappingPort {
                 "scrapes",
                 "length of the stored history",
             ),
+            Threshold::new(
+                "time in which a switch's view of a host's cable counts, at most",
+                HOST_SECONDS,
+                "s",
+                "as long as the stored history of the host at 5 s scrapes",
+            ),
         ];
         let thresholds = thresholds.into_iter().chain(moves::numbers()).collect();
         vec![
@@ -137,24 +163,23 @@ impl Detector for FlappingPort {
 }
 
 impl FlappingPort {
-    /// Losses of a port's link that neither a moved cable nor another speed explains.
+    /// Losses of a port's link since then that neither a moved cable nor another speed explains.
     fn unexplained(
         &self,
         (node, history): (&NodeName, &NodeHistory),
-        (up, port): (Window<'_>, [&str; 2]),
+        (oldest, port): (Timestamp, [&str; 2]),
         losses: usize,
     ) -> usize {
         let [device, number] = port;
-        let nic = device
-            .parse()
-            .ok()
-            .map(|device| Part::Nic(node.clone(), device));
-        let moves = nic.zip(number.parse().ok()).zip(up.told().last());
-        let moves = moves.map_or(0, |((nic, number), (oldest, _))| {
-            self.moves.since((&nic, number), oldest)
-        });
+        let nic = device.parse().ok();
+        let nic = nic
+            .map(|device| Part::Nic(node.clone(), device))
+            .zip(number.parse().ok());
+        let moves = nic.map_or(0, |(nic, number)| self.moves.since((&nic, number), oldest));
+        let up = history.window(&RDMA_PORT_UP, &port);
+        let speeds = up.map_or(0, |up| changes_of_speed(history, up, port));
         // A cable that is moved may train to another speed.
-        losses.saturating_sub(moves.max(changes_of_speed(history, up, port)))
+        losses.saturating_sub(moves.max(speeds))
     }
 
     /// Cables of a switch that were lost within the window, each with the port and how often: as its counter reports, or as scrapes have
@@ -165,24 +190,39 @@ impl FlappingPort {
         switch: &SwitchName,
         history: &'a NodeHistory,
     ) -> BTreeMap<Part, (&'a str, usize)> {
-        let counted = history.moving(&SWITCH_PORT_LINK_DOWNED);
-        let counted = counted.map(|(labels, window)| (labels, rises(window), window));
-        let seen = history.moving(&SWITCH_PORT_UP);
-        let seen = seen.map(|(labels, window)| (labels, falls(window), window));
+        let metrics: [(_, Count); 3] = [
+            (&SWITCH_PORT_LINK_DOWNED, rises),
+            (&SWITCH_PORT_UP, falls),
+            (&SWITCH_PORT_CARRIER_CHANGES, down_and_up),
+        ];
+        let moving = metrics.into_iter().flat_map(|(metric, count)| {
+            let moving = history.moving(metric);
+            moving.map(move |(labels, window)| (labels, window, count))
+        });
         let mut lost = BTreeMap::new();
-        for (labels, losses, window) in counted.chain(seen).filter(|(_, losses, _)| *losses > 0) {
+        for (labels, window, count) in moving {
             let port = labels.values().next();
             let near = port.and_then(|port| Some((port, cable_at(view.fabric, switch, port)?)));
             let Some(((port, near), (oldest, _))) = near.zip(window.told().last()) else {
                 continue;
             };
             let losses = match &view.fabric.vertex(near.peer).part {
-                Part::Switch(_) => losses,
-                nic @ Part::Nic(node, _) if runs_since(view, node, oldest) => {
-                    losses.saturating_sub(self.moves.since((nic, near.peer_port), oldest))
+                Part::Switch(_) => count(window, oldest),
+                Part::Nic(node, device) => {
+                    let since = oldest.max(view.now.plus_seconds(-HOST_SECONDS));
+                    let number = near.peer_port.to_string();
+                    let port = [device.as_str(), number.as_str()];
+                    let host = view.history.node(node).map(|history| (node, history));
+                    host.filter(|_| runs_since(view, node, since))
+                        .map_or(0, |host| {
+                            self.unexplained(host, (since, port), count(window, since))
+                        })
                 }
-                _ => continue,
+                _ => 0,
             };
+            if losses == 0 {
+                continue;
+            }
             if let Some(link) = view.fabric.cable_part(near.id) {
                 let (_, most) = lost.entry(link).or_insert((port, 0));
                 *most = losses.max(*most);
@@ -212,15 +252,25 @@ fn runs_since(view: &View<'_>, node: &NodeName, then: Timestamp) -> bool {
     boot.is_some_and(|boot| boot > 0.0 && 1e3 * boot < then.0 as f64)
 }
 
-/// Between how many scrapes a counter has risen. What it counts between two is one loss: a cable that is plugged in may bounce.
-fn rises(counter: Window<'_>) -> usize {
-    counter.values().filter(|rise| *rise > 0.0).count()
+/// Between how many scrapes a counter has risen since then. What it counts between two is one loss: a cable that is plugged in may bounce.
+fn rises(counter: Window<'_>, since: Timestamp) -> usize {
+    let counts = counter.counts().filter(|count| count.at >= since);
+    counts.filter(|count| count.rise > 0.0).count()
+}
+
+/// How often a link went down by a counter of changes. What it counts between two scrapes is at most one loss, as of [`rises`].
+fn down_and_up(changes: Window<'_>, since: Timestamp) -> usize {
+    let counts = changes.counts().filter(|count| count.at >= since);
+    counts.map(|count| count.rise.clamp(0.0, 2.0)).sum::<f64>() as usize / 2
 }
 
 /// How often scrapes have seen a link go down.
-fn falls(up: Window<'_>) -> usize {
-    let seen: Vec<f64> = up.values().collect();
-    seen.windows(2).filter(|pair| pair[0] > pair[1]).count()
+fn falls(up: Window<'_>, since: Timestamp) -> usize {
+    let newest_first: Vec<_> = up.told().take_while(|(at, _)| *at >= since).collect();
+    newest_first
+        .windows(2)
+        .filter(|pair| pair[1].1 > pair[0].1)
+        .count()
 }
 
 /// How often the link of a port went down within the window.
@@ -241,12 +291,12 @@ impl Losses {
             (of_interface, &NIC_PHY_LINK_DOWN),
         ];
         let counted = counters.into_iter().filter_map(|(counter, metric)| {
-            let losses = rises(counter?);
+            let losses = rises(counter?, Timestamp(0));
             (losses > 0).then_some((losses, metric))
         });
         Self {
             counted: counted.max_by_key(|(losses, _)| *losses),
-            seen: falls(up),
+            seen: falls(up, Timestamp(0)),
         }
     }
 

@@ -29,6 +29,8 @@ catalogue! {
         "Port errors by the kinds of rdma_port_errors_total, except kinds with their own metric here (link_downed, port_xmit_discards). InfiniBand counters stop at their maximum (see switch_port_saturated). Other sources use the closest kind, or receive and transmit for a sum of all kinds.";
     Switch Full Counter SWITCH_PORT_LINK_DOWNED = "railscope_switch_port_link_downed_total" (port)
         "Times that the port's link failed. InfiniBand: LinkDownedCounter, 8 bits wide.";
+    Switch Full Counter SWITCH_PORT_CARRIER_CHANGES = "railscope_switch_port_carrier_changes_total" (port)
+        "Times that the port's link went up or down.";
     Switch Full Gauge SWITCH_PORT_SATURATED = "railscope_switch_port_saturated" (port, kind)
         "1 if this counter (kind is the kernel's name, as in rdma_port_error_saturated) is at its maximum and counts no more until it is cleared. Absent while it still counts.";
     Switch Full Counter SWITCH_PORT_PFC_FRAMES = "railscope_switch_port_pfc_frames_total" (port, priority, direction)
