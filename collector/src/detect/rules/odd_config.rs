@@ -1,10 +1,15 @@
-//! Interfaces that are set up otherwise than their peers, where peers must agree: those of the same name on other nodes.
+//! Interfaces that are set up otherwise than their peers, where peers must agree: those of the same name on other nodes; and those
+//! that send in another [priority].
+
+mod priority;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
-use railscope_model::metric::{Metric, NIC, NIC_MTU, NIC_PFC_ENABLED, NIC_SPEED};
+use railscope_model::metric::{
+    Metric, NIC, NIC_MTU, NIC_PFC_ENABLED, NIC_PRIORITY_BYTES, NIC_SPEED,
+};
 
 use crate::assemble::netdev::fabric_nic_of;
 use crate::assemble::node_parts::gpus_behind;
@@ -93,9 +98,19 @@ impl Detector for OddConfig {
                 out.extend(by_host(view, node, found));
             }
         }
+        let mut odd: BTreeMap<&NodeName, Vec<Evidence>> = BTreeMap::new();
+        for (node, found) in priority::find(view) {
+            odd.entry(node).or_default().push(found);
+        }
+        for (node, found) in odd {
+            out.extend(by_host(view, node, found));
+        }
     }
 
-    fn explain(&self, _: &Class, _: &str) -> Explanation {
+    fn explain(&self, _: &Class, signal: &str) -> Explanation {
+        if signal == NIC_PRIORITY_BYTES.name {
+            return priority::explain();
+        }
         Explanation {
             check: "A setting of a network interface differs from the same interface of other nodes, although both ends must agree.",
             threshold: format!(
@@ -120,7 +135,8 @@ impl Detector for OddConfig {
             let of_mtu = (setting.class == &MTU_MISMATCH).then(|| speed.clone());
             Rule::new(setting.class, of_all.chain(of_mtu).collect())
         };
-        SETTINGS.iter().map(rule).collect()
+        let of_settings = SETTINGS.iter().map(rule);
+        of_settings.chain([priority::rule()]).collect()
     }
 }
 
