@@ -184,6 +184,25 @@ fn an_interface_of_which_nothing_else_is_known_names_its_nic() {
 }
 
 #[test]
+fn a_nic_that_receives_nothing_is_not_slow_because_it_pauses_a_little() {
+    let receives = |rate: u64| -> Box<Fault> {
+        let paused = with_addresses(pauses(|seconds| 0.05 * (seconds - 100.0).max(0.0)));
+        Box::new(move |node, seconds, page: String| {
+            let received = of_gpus(|rail| {
+                format!(
+                    "railscope_rdma_port_receive_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {}\n",
+                    rate * seconds
+                )
+            });
+            paused(node, seconds, page) + &received
+        })
+    };
+    let slow = "slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]";
+    check(&receives(10_000_000_000), &[slow]);
+    check(&receives(1_000), &[]);
+}
+
+#[test]
 fn much_pause_of_a_nic_whose_pcie_link_does_not_stall_is_a_storm() {
     let [storm, slow] = [
         "pfc-storm nic/n5:eth1 gpus=0 []",

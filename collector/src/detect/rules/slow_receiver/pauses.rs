@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{Part, PciAddress, RdmaDevice};
 use railscope_model::metric::{
-    Metric, NIC_PAUSE_SECONDS, NIC_PCIE_STALLED_SECONDS, NIC_PFC_PAUSE_SECONDS, PCIE_LINK_SPEED,
-    PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, RDMA_PORT_RECEIVE_BYTES,
-    RDMA_PORT_SPEED,
+    Metric, NIC_PAUSE_SECONDS, NIC_PCIE_STALLED_SECONDS, NIC_PFC_PAUSE_SECONDS, NIC_PRIORITY_BYTES,
+    PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX,
+    RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED,
 };
 use railscope_model::reading::Labels;
 
@@ -227,8 +227,10 @@ impl Pausing<'_> {
             storms.note(lane.0, now);
             return Some((true, most));
         }
+        // A little pause while nothing arrives holds nobody up.
         let is_slow = has_lasted
             && !was_storm
+            && !self.receives_nothing
             && past.is_new(lane, self.back_pressure, PAUSE_WITHOUT_PAST, now);
         is_slow.then_some((false, rate))
     }
@@ -302,8 +304,8 @@ fn of_device<'a>(
     series.filter_map(move |(labels, window)| is_its(labels).then_some(window))
 }
 
-/// Whether a NIC receives so little by RDMA that it cannot be too slow for it: if it pauses, its receive pipe is stuck, or a driver
-/// or firmware sends pause for nothing.
+/// Whether a NIC receives so little that it cannot be too slow for it: if it pauses, its receive pipe is stuck, or a driver or firmware
+/// sends pause for nothing.
 pub(super) fn receives_nothing(history: &NodeHistory, device: &RdmaDevice) -> bool {
     let of_device = |metric| of_device(history, device, metric);
     let mut received = of_device(&RDMA_PORT_RECEIVE_BYTES)
@@ -313,5 +315,16 @@ pub(super) fn receives_nothing(history: &NodeHistory, device: &RdmaDevice) -> bo
     let received = received.sum::<Option<f64>>().filter(|_| is_counted);
     let speed = of_device(&RDMA_PORT_SPEED).filter_map(|speed| speed.value());
     let known = received.zip(speed.reduce(f64::max));
-    known.is_some_and(|(bytes, speed)| bytes < NOTHING * speed)
+    known.is_some_and(|(bytes, speed)| bytes.max(of_interface(history, device)) < NOTHING * speed)
+}
+
+/// Bytes a second that a NIC's interface receives, where it counts them by priority: TCP, too.
+fn of_interface(history: &NodeHistory, device: &RdmaDevice) -> f64 {
+    let received = history.moving(&NIC_PRIORITY_BYTES).filter(|(labels, _)| {
+        let is_own = |netdev| nic_of(history, netdev).is_some_and(|(_, nic)| nic == *device);
+        let netdev = labels.values().next();
+        labels.values().last() == Some("receive") && netdev.is_some_and(is_own)
+    });
+    let rates = received.filter_map(|(_, bytes)| bytes.newest_increase(WINDOW_SECONDS));
+    rates.map(Increase::rate).sum()
 }
