@@ -48,6 +48,38 @@ fn an_mtu_is_compared_on_interfaces_without_rdma_and_on_those_with_names_of_plac
     check(&unrelated(of_places), first);
 }
 
+#[test]
+fn a_nic_that_sends_rdma_in_another_priority_than_its_peers_is_misconfigured() {
+    let sends = |rate: u64, of_rdma: u64, priorities: fn(usize, usize) -> u8| {
+        with(move |node, seconds| {
+            of_gpus(|rail| {
+                let own = priorities(node, rail);
+                format!(
+                    "railscope_nic_info{{netdev=\"eth{rail}\",pci=\"0000:{:02x}:00.0\",device=\"mlx5_{rail}\",driver=\"mlx5_core\",numa_node=\"0\"}} 1\n\
+                     railscope_nic_priority_bytes_total{{netdev=\"eth{rail}\",priority=\"{own}\",direction=\"transmit\"}} {}\n\
+                     railscope_nic_priority_bytes_total{{netdev=\"eth{rail}\",priority=\"6\",direction=\"transmit\"}} {}\n\
+                     railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {}\n",
+                    0x10 + rail,
+                    rate * seconds,
+                    rate / 20 * seconds,
+                    of_rdma * seconds
+                )
+            })
+        })
+    };
+    let gigabyte = 1_000_000_000;
+    let one = |node, rail| if (node, rail) == (3, 1) { 0 } else { 3 };
+    let named = "pfc-mismatch nic/n3:mlx5_1 gpus=1 [gpu/n3:1]";
+    check(&sends(gigabyte, gigabyte, one), &[named]);
+    let storage = |_, rail| if rail == 1 { 0 } else { 3 };
+    check(&sends(gigabyte, gigabyte, storage), &[]);
+    check(&sends(gigabyte, 0, one), &[]);
+    check(&sends(gigabyte / 100, gigabyte / 100, one), &[]);
+    let host = "pfc-mismatch host/n3 gpus=4 [gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]";
+    let whole = |node, _| if node == 3 { 0 } else { 3 };
+    check(&sends(gigabyte, gigabyte, whole), &[host]);
+}
+
 /// Share of the time in which a process waits for a resource, by node.
 fn pressure(resource: &'static str, share: fn(usize) -> f64) -> Box<Fault> {
     with(move |node, seconds| {
@@ -56,6 +88,30 @@ fn pressure(resource: &'static str, share: fn(usize) -> f64) -> Box<Fault> {
             "railscope_host_pressure_seconds_total{{resource=\"{resource}\",kind=\"some\"}} {waited}\n"
         )
     })
+}
+
+#[test]
+fn where_no_exporter_reports_gpus_a_node_that_sends_by_rdma_computes() {
+    let waits = |rate: u64| -> Box<Fault> {
+        let pressure = pressure("cpu", |node| if node == 2 { 0.6 } else { 0.01 });
+        Box::new(move |node, seconds, page: String| {
+            let page = pressure(node, seconds, page);
+            let page: Vec<_> = page
+                .lines()
+                .filter(|line| !line.contains("_gpu_"))
+                .collect();
+            let sent = of_gpus(|rail| {
+                format!(
+                    "railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {}\n",
+                    rate * seconds
+                )
+            });
+            page.join("\n") + "\n" + &sent
+        })
+    };
+    let waiting = "host-stalls host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]";
+    check(&waits(1_000_000_000), &[waiting]);
+    check(&waits(1_000), &[]);
 }
 
 /// The job of a node: `large` on six, `small` on the two others.

@@ -8,9 +8,12 @@ use std::collections::BTreeMap;
 use std::ops::Add as _;
 
 use railscope_model::identity::{NodeName, Part};
-use railscope_model::metric::{CPU_WAIT, HOST_PRESSURE, Metric, NODE_CPUS};
+use railscope_model::metric::{
+    CPU_WAIT, HOST_PRESSURE, Metric, NODE_CPUS, RDMA_PORT_TRANSMIT_BYTES,
+};
 
 use super::{ABOVE_PEERS, WINDOW_SECONDS};
+use crate::assemble::netdev::has_gpus;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::HOST_STALLS;
 use crate::detect::detector::{Evidence, View};
@@ -62,6 +65,9 @@ const FAINT: f64 = 0.5;
 /// How many times as long as the median host such a host waits.
 const FAINT_ABOVE_PEERS: f64 = 20.0;
 
+/// Bytes a second that a node sends by RDMA from which it computes, where no exporter reports GPUs.
+const SENT: f64 = 1e8;
+
 impl Resource {
     fn metric(&self) -> &'static Metric {
         match self.counted {
@@ -105,9 +111,14 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
         Some(jobs) => jobs.get(node).copied().flatten(),
         None => Some(""),
     };
+    let nodes = || view.history.fresh_nodes(view.now);
+    let are_known = nodes().any(|(_, history)| has_gpus(history));
     // A node that prepares a job, or ends it, computes nothing.
-    let nodes = view.history.fresh_nodes(view.now);
-    let nodes = nodes.filter(|(_, history)| gpus::any_is_busy(history));
+    let computes = |history: &NodeHistory| match are_known {
+        true => gpus::any_is_busy(history),
+        false => sends_by_rdma(history),
+    };
+    let nodes = nodes().filter(|(_, history)| computes(history));
     let hosts: Vec<_> = nodes
         .filter_map(|(node, history)| Some((cohort_of(node)?, node, history)))
         .collect();
@@ -146,6 +157,13 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
     }
 }
 
+/// Whether a node sends as those do that compute.
+fn sends_by_rdma(history: &NodeHistory) -> bool {
+    let ports = history.series(&RDMA_PORT_TRANSMIT_BYTES);
+    let rates = ports.filter_map(|(_, bytes)| bytes.newest_increase(WINDOW_SECONDS));
+    rates.map(Increase::rate).sum::<f64>() >= SENT
+}
+
 /// The limits as text, to follow those of stalls.
 pub(super) fn limits() -> String {
     let limits = RESOURCES.iter().map(|resource| {
@@ -181,6 +199,12 @@ pub(super) fn thresholds() -> impl Iterator<Item = Threshold> {
             "as for a node that waits for I/O alone (a choice)",
         ),
         gpus::busy_node(),
+        Threshold::new(
+            "bytes that a node sends by RDMA from which it computes, where no exporter reports GPUs",
+            SENT,
+            "B/s",
+            "management sends less (a choice)",
+        ),
     ])
 }
 
