@@ -357,7 +357,7 @@ fn broken_packets_that_switches_count_elsewhere_explain_the_loss_of_one_nic() {
     for elsewhere in [("leaf-0", "1"), ("spine-0", "1")] {
         assert!(!is_named(&named(elsewhere, 20)), "{elsewhere:?}");
     }
-    assert!(is_named(&named(("leaf-0", "1"), 2)), "too few");
+    assert!(is_named(&named(("leaf-0", "1"), 4)), "too few");
     assert!(is_named(&named(("leaf-1", "5"), 20)), "its own cable");
 }
 

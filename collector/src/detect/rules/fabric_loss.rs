@@ -26,7 +26,9 @@ use congestion::Congestion;
 use inside::Inside;
 pub(super) use retransmits::is_efa;
 
-use crate::assemble::netdev::port_named;
+use railscope_model::reading::Labels;
+
+use crate::assemble::netdev::{self, port_named};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, EDGE_LOSSY, UPLINK_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View, list};
@@ -96,7 +98,10 @@ impl Detector for FabricLoss {
         }
         let [senders, receivers] = [&all_senders, &all_receivers].map(Losses::felt);
         let are_shared = senders.are_shared() && receivers.are_shared();
-        if are_shared && host_errors(view) < EXPLAINED * senders.rate() {
+        let lost = senders.rate();
+        let are_unexplained =
+            || host_errors(view) < EXPLAINED * lost && !broken::explain_shared(view, lost);
+        if are_shared && are_unexplained() {
             out.extend(evidence(view, &senders, &receivers));
         }
     }
@@ -114,11 +119,12 @@ impl Detector for FabricLoss {
         Explanation {
             check: "Many NICs of several nodes send packets that do not arrive, and no host port explains the loss.",
             threshold: format!(
-                "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments for more than {MIN_LOST} of their packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s, as many NICs that detect gaps, none with more than {:.0} % of the total, and host port errors below {:.0} % of it; {}; no packet counters from the switches on the paths",
+                "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments for more than {MIN_LOST} of their packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s, as many NICs that detect gaps, none with more than {:.0} % of the total, and host port errors below {:.0} % of it; {}; {}; no packet counters from the switches on the paths",
                 LOSS_SECONDS[0],
                 LOSS_SECONDS[1],
                 100.0 * MOST_OF_ONE,
                 100.0 * EXPLAINED,
+                broken::words_shared(),
                 congestion::words()
             ),
             clears: "Packets arrive without loss.",
@@ -130,6 +136,7 @@ impl Detector for FabricLoss {
         shared.truncate(1);
         shared.extend(numbers());
         shared.extend(excuses());
+        shared.extend(broken::thresholds());
         shared.extend([
             Threshold::new(
                 "largest share of one NIC in the loss",
@@ -329,15 +336,25 @@ fn of_node<'a>(
 /// Errors a second that the ports of hosts count.
 fn host_errors(view: &View<'_>) -> f64 {
     let nodes = view.history.fresh_nodes(view.now);
-    nodes.map(|(_, history)| errors_of(history)).sum()
+    nodes.map(|(_, history)| errors_of(history, None)).sum()
 }
 
-/// Errors a second that the ports of a host count.
-fn errors_of(history: &NodeHistory) -> f64 {
+/// Errors a second that the ports of a host count, or one of them.
+fn errors_of(history: &NodeHistory, port: Option<&RdmaPort>) -> f64 {
+    let number = port.map(|port| port.port.to_string());
+    let own = port
+        .zip(number.as_deref())
+        .map(|(port, number)| [port.device.as_str(), number]);
+    let netdev = own.and_then(|own| netdev::of_port(history, own));
     let rate = |metric, kind: Option<&str>| -> f64 {
-        let series = history
-            .moving(metric)
-            .filter(|(labels, _)| kind.is_none_or(|kind| labels.values().last() == Some(kind)));
+        let is_own = |labels: &Labels| match kind {
+            Some(_) => own.is_none_or(|own| labels.values().take(2).eq(own)),
+            None => own.is_none() || labels.values().next() == netdev,
+        };
+        let is_of_kind =
+            |labels: &Labels| kind.is_none_or(|kind| labels.values().last() == Some(kind));
+        let moving = history.moving(metric);
+        let series = moving.filter(|(labels, _)| is_of_kind(labels) && is_own(labels));
         let rates = series.filter_map(|(_, window)| window.increase(LOSS_SECONDS[0]));
         // The sum of no numbers is -0.
         rates.map(Increase::rate).fold(0.0, Add::add)

@@ -22,8 +22,10 @@ const STILL_WAIT: f64 = 0.25;
 
 /// Most hosts without GPUs among those that wait that may each be the server of the files.
 const MOST_SERVERS: usize = 2;
-/// How many times as long as each of those with GPUs the one server waits that is named itself, where other nodes continue.
+/// How many times as long as the median one with GPUs the one server waits that is named itself, where other nodes continue.
 const ABOVE_CLIENTS: f64 = 1.5;
+/// Share of the time from which it waits long enough whatever they do.
+const HANGS: f64 = 0.9;
 
 /// The window for a node that waits alone.
 const ALONE_WINDOW_SECONDS: f64 = 60.0;
@@ -133,11 +135,13 @@ impl Detector for StorageStall {
         Explanation {
             check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not (of nodes that do not measure pressure: CPU time that was idle because of it).",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s, or of the newest {PIECES} scrapes if these are farther apart, on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node (or {:.0} %, {FAINT_ABOVE_MEDIAN:.0} times the median node), while no other node that computes waits half as long; or the only host without GPUs that waits so does {ABOVE_CLIENTS} times as long as each of at least {MIN_PEERS} nodes with GPUs",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s, or of the newest {PIECES} scrapes if these are farther apart, on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node (or {:.0} %, {FAINT_ABOVE_MEDIAN:.0} times the median node), while no other node that computes waits half as long; or the only host without GPUs that waits for {:.0} % of those {WINDOW_SECONDS:.0} s and of each part does so {ABOVE_CLIENTS} times as long as the median of at least {MIN_PEERS} nodes with GPUs that do, too, or for {:.0} %",
                 100.0 * MIN_SHARE,
                 100.0 * MAJORITY,
                 100.0 * ALONE_MIN_SHARE,
-                100.0 * FAINT_MIN_SHARE
+                100.0 * FAINT_MIN_SHARE,
+                100.0 * MIN_SHARE,
+                100.0 * HANGS
             ),
             clears: "Fewer nodes wait, or each node waits less.",
         }
@@ -182,10 +186,16 @@ impl Detector for StorageStall {
                 "more are clients, such as login nodes (a choice)",
             ),
             Threshold::new(
-                "or, where other nodes continue: wait of the only one, compared with each of several nodes with GPUs",
+                "or, where other nodes continue: wait of the only one, compared with the median of several nodes with GPUs that wait",
                 ABOVE_CLIENTS,
                 "times",
                 "clients wait for their server a part of the time that it waits for its disks (a choice)",
+            ),
+            Threshold::new(
+                "or a share of the time",
+                HANGS,
+                "ratio",
+                "its disks hang (a choice)",
             ),
         ];
         let fewest = peers::thresholds().into_iter().take(1);
@@ -299,32 +309,32 @@ fn of_many(view: &View<'_>, long: &[&Wait<'_>], nodes: usize) -> Option<Evidence
     })
 }
 
-/// The one host without GPUs that waits, if it waits longer than each of several nodes with GPUs: these wait for it.
+/// The one host without GPUs that waits, if it and several nodes with GPUs wait all the time, and it longer: these wait for it.
 fn of_server(view: &View<'_>, long: &[&Wait<'_>]) -> Option<Evidence> {
     let (clients, servers) = by_gpus(view, long);
     let [server] = servers[..] else {
         return None;
     };
+    let lasts = |wait: &&Wait<'_>| wait.is_throughout(MIN_SHARE);
+    let clients: Vec<_> = clients.into_iter().filter(lasts).collect();
     let rate = |wait: &Wait<'_>| wait.rise.rate();
-    let most = clients
-        .iter()
-        .map(|client| rate(client))
-        .fold(0.0, f64::max);
-    let is_server = clients.len() >= MIN_PEERS && rate(server) >= ABOVE_CLIENTS * most;
-    is_server.then(|| Evidence {
+    let usual = median(clients.iter().map(|client| rate(client)))?;
+    let is_server = rate(server) >= (ABOVE_CLIENTS * usual).min(HANGS) && lasts(&server);
+    (clients.len() >= MIN_PEERS && is_server).then(|| Evidence {
         statement: format!(
-            "All processes of {}, which has no GPUs, waited for I/O for {:.0} % of the last {:.0} s, and those of {} nodes with GPUs for {:.0} % of it at most: these may wait for its storage.",
+            "All processes of {}, which has no GPUs, waited for I/O for {:.0} % of the last {:.0} s, and those of {} nodes with GPUs for {:.0} % of it: these may wait for its storage.",
             server.node,
             100.0 * rate(server),
             server.rise.seconds,
             clients.len(),
-            100.0 * most
+            100.0 * usual
         ),
         victims: clients
             .iter()
             .flat_map(|client| gpus_behind(view.fabric, &Part::Host(client.node.clone())))
             .collect(),
-        effect: most,
+        // Whether they wait for it is not known.
+        effect: 0.0,
         ..evidence(server)
     })
 }

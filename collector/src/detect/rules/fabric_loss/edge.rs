@@ -228,7 +228,7 @@ fn edge(
     lost: &Lost,
     path: impl Fn() -> Vec<Part>,
 ) -> Option<Evidence> {
-    let errors = errors_of(view.history.node(node)?);
+    let errors = errors_of(view.history.node(node)?, None);
     if lost.is_congested || errors >= EXPLAINED * lost.sent.max(lost.missed) {
         return None;
     }
