@@ -401,12 +401,14 @@ impl<'a> Window<'a> {
         (span >= seconds && rate.is_finite()).then_some(rate)
     }
 
-    /// Rate of a counter over the scrapes of a time. `None` with fewer than two, and of a counter that was reset.
-    pub fn rate_between(self, since: Timestamp, until: Timestamp) -> Option<f64> {
-        let within = |count: &Count| since <= count.at && count.at <= until;
-        let mut counts = self.counts().filter(within);
-        let (newest, oldest) = (counts.next()?, counts.last()?);
-        let rate = (newest.count - oldest.count) / newest.at.seconds_since(oldest.at);
+    /// Rate of a counter over the shortest time until then that spans at least `seconds`. `None` if none does, and of a counter that was
+    /// reset.
+    pub fn rate_just_before(self, until: Timestamp, seconds: f64) -> Option<f64> {
+        let mut counts = self.counts().filter(|count| count.at <= until);
+        let newest = counts.next()?;
+        let span = |count: &Count| newest.at.seconds_since(count.at);
+        let oldest = counts.find(|count| span(count) >= seconds)?;
+        let rate = (newest.count - oldest.count) / span(&oldest);
         rate.is_finite().then_some(rate)
     }
 

@@ -12,7 +12,7 @@ use crate::store::Window;
 pub(super) const NEW: f64 = 3.0;
 /// Least age of the time before that is compared, and its least length.
 const AGO_SECONDS: [f64; 2] = [75.0, 30.0];
-/// The end of that time in which is compared what a port sent.
+/// The shortest time at the end of that in which is compared what a port sent: longer than a pause between steps.
 const SENT_SECONDS: f64 = 60.0;
 /// How long is remembered what a port did before, after packets last waited there.
 const REMEMBERED_SECONDS: f64 = 600.0;
@@ -72,10 +72,9 @@ pub(super) fn before(counter: Window<'_>, now: Timestamp) -> Option<f64> {
     counter.rate_until(now.plus_seconds(-ago), span)
 }
 
-/// Bytes a second that a port sent in the last minute of that time: jobs begin and end.
+/// Bytes a second that a port sent at the end of that time: jobs begin and end.
 pub(super) fn sent_before(bytes: Window<'_>, now: Timestamp) -> Option<f64> {
-    let until = now.plus_seconds(-AGO_SECONDS[0]);
-    bytes.rate_between(until.plus_seconds(-SENT_SECONDS), until)
+    bytes.rate_just_before(now.plus_seconds(-AGO_SECONDS[0]), SENT_SECONDS)
 }
 
 /// The numbers.
@@ -118,10 +117,10 @@ pub(super) fn numbers_of_less() -> Vec<Threshold> {
             "flows that come to share the port send more (a choice)",
         ),
         Threshold::new(
-            "length of the time before in which it sent that, at most",
+            "length of the end of the time before in which it sent that, at least",
             SENT_SECONDS,
             "s",
-            "jobs begin and end (a choice)",
+            "longer than a pause between steps (a choice)",
         ),
         Threshold::new(
             "and packets that wait, compared with before, at least",

@@ -37,13 +37,15 @@ const FULL: f64 = 0.7;
 /// Least that the port sent before, compared with now: what an idle port waited is no measure. Also least that another port sends now,
 /// compared with before: one that sends less leaves its traffic to the others.
 const SENT_BEFORE: f64 = 0.1;
+/// How many times as long as before another port waits that waits for the same reason.
+const SOMEWHAT_NEW: f64 = 1.5;
 /// Most cables at once: where there are more, the traffic has changed.
 const MOST_AT_ONCE: usize = 2;
 
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; none of its switch's other cables to switches waits a third as long for each byte, and it sends at most {MAX_OF_OTHERS} times the median of these, or less than before although more waits; no other switch's port to the next switch waits a third as long for each byte and {ABOVE_USUAL:.0} times as long as the median; no other port of the next switch waits {:.0} % as long or sends at {:.0} % of its speed; each of its switch's other cables to switches still sends {:.0} % of what it sent before; at most {MOST_AT_ONCE} cables at once",
+        "the port waits {ABOVE_USUAL:.0} times as long for each byte as the median busy port between switches, and {NEW:.0} times as long as itself before, over {:.0} s and over the newest {:.0} s; none of its switch's other cables to switches waits a third as long for each byte, and it sends at most {MAX_OF_OTHERS} times the median of these, or less than before although more waits; no other switch's port to the next switch that waits {ABOVE_USUAL:.0} times as long as the median and {SOMEWHAT_NEW} times as long as before waits a third as long for each byte, unless the cable's other end does; no other port of the next switch waits {:.0} % as long or sends at {:.0} % of its speed; each of its switch's other cables to switches still sends {:.0} % of what it sent before; at most {MOST_AT_ONCE} cables at once",
         WAIT_SECONDS[0],
         WAIT_SECONDS[1],
         100.0 * PASSED_ON,
@@ -127,6 +129,12 @@ fn of_others() -> Vec<Threshold> {
             ABOVE_USUAL,
             "times",
             "a switch that is held up holds up all before it (a choice)",
+        ),
+        Threshold::new(
+            "wait of such a port, compared with itself before",
+            SOMEWHAT_NEW,
+            "times",
+            "what always waits has another reason (a choice)",
         ),
         Threshold::new(
             "wait of any other port of the next switch, at most",
@@ -240,7 +248,7 @@ impl Waiting {
             let waits = own.ticks > MIN_TICKS && above(own.by_byte());
             waits && own.by_byte_lately().is_some_and(above)
         };
-        let mut found = Vec::new();
+        let mut more = Vec::new();
         for of_switch in ports.chunk_by(|a, b| a.switch == b.switch) {
             for own in of_switch.iter().filter(|own| stands_out(own)) {
                 let lane = (
@@ -253,14 +261,21 @@ impl Waiting {
                 let times = self.pasts.times_before(&lane, view.now, level, waited);
                 let sent = || sent_before(own.bytes, view.now);
                 let sent = self.sent.times_before(&lane, view.now, own.sent, sent);
-                if times.is_some_and(|times| times >= NEW)
-                    && !is_of_traffic(own, of_switch, sends_less(times, sent))
-                    && !others_wait_there(own, &ports, stands_out)
-                    && !is_passed_on(view, own, &self.counts)
-                    && !self.takes_over(view, own)
-                {
-                    found.extend(evidence(view, own, usual));
+                if let Some(times) = times.filter(|times| *times >= SOMEWHAT_NEW) {
+                    more.push((own, of_switch, times, sends_less(Some(times), sent)));
                 }
+            }
+        }
+        let waiting: Vec<_> = more.iter().map(|(own, ..)| *own).collect();
+        let mut found = Vec::new();
+        for (own, of_switch, times, sends_less) in more {
+            if times >= NEW
+                && !is_of_traffic(own, of_switch, sends_less)
+                && !others_wait_there(own, &waiting)
+                && !is_passed_on(view, own, &self.counts)
+                && !self.takes_over(view, own)
+            {
+                found.extend(evidence(view, own, usual));
             }
         }
         let mut parts: Vec<&Part> = found.iter().map(|found| &found.part).collect();
@@ -350,21 +365,15 @@ fn is_of_traffic(own: &Port<'_>, of_switch: &[Port<'_>], sends_less: bool) -> bo
     sends_more && !sends_less || others.into_iter().any(waits_too)
 }
 
-/// Whether another switch waits for the same next switch, too: it, or one behind it, holds up all that comes to it. If the other end
-/// of the cable waits as well, the cable is what both wait for.
-fn others_wait_there(
-    own: &Port<'_>,
-    ports: &[Port<'_>],
-    waits: impl Fn(&Port<'_>) -> bool,
-) -> bool {
-    let mut of_others = ports
-        .iter()
-        .filter(|other| other.switch != own.switch && waits(other));
-    let is_other_end = |other: &Port<'_>| other.cable.link == own.cable.link;
-    !of_others.clone().any(is_other_end)
-        && of_others.any(|other| {
-            other.cable.peer == own.cable.peer && ABOVE_USUAL * other.by_byte() > own.by_byte()
-        })
+/// Whether another switch waits longer than before for the same next switch, too: it, or one behind it, holds up all that comes to it.
+/// If the other end of the cable waits as well, the cable is what both wait for.
+fn others_wait_there(own: &Port<'_>, waiting: &[&Port<'_>]) -> bool {
+    let of_others = || waiting.iter().filter(|other| other.switch != own.switch);
+    let is_beside = |other: &&&Port<'_>| {
+        other.cable.peer == own.cable.peer && ABOVE_USUAL * other.by_byte() > own.by_byte()
+    };
+    let is_other_end = |other: &&Port<'_>| other.cable.link == own.cable.link;
+    of_others().find(is_beside).is_some() && !of_others().any(is_other_end)
 }
 
 /// Whether a counter has stopped at its largest value.
