@@ -192,8 +192,22 @@ fn many_ports_that_begin_to_wait_at_once_are_a_change_of_the_traffic() {
 
 #[test]
 fn a_switch_that_two_others_wait_for_holds_both_up() {
-    let two = [("a", "1"), ("b", "2")].map(|(switch, port)| Port::slow(switch, port));
-    assert!(named(&two).is_empty());
+    let two = || [("a", "1"), ("b", "2")].map(|(switch, port)| Port::slow(switch, port));
+    assert!(named(&two()).is_empty());
+    // The other end of one of them waits as well.
+    let [a, b] = two();
+    assert_eq!(
+        named(&[a, b, Port::slow("s", "1")]),
+        ["path-slow link/a:1"; 2]
+    );
+    let always = Port {
+        waited: LONG,
+        ..Port::slow("b", "2")
+    };
+    assert_eq!(
+        named(&[Port::slow("a", "1"), always]),
+        ["path-slow link/a:1"]
+    );
 }
 
 #[test]

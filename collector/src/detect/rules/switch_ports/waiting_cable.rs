@@ -248,9 +248,10 @@ impl Waiting {
             let waits = own.ticks > MIN_TICKS && above(own.by_byte());
             waits && own.by_byte_lately().is_some_and(above)
         };
-        let mut more = Vec::new();
+        let (mut standing, mut more) = (Vec::new(), Vec::new());
         for of_switch in ports.chunk_by(|a, b| a.switch == b.switch) {
             for own in of_switch.iter().filter(|own| stands_out(own)) {
+                standing.push(own);
                 let lane = (
                     own.switch.clone(),
                     own.cable.port.to_string(),
@@ -271,7 +272,7 @@ impl Waiting {
         for (own, of_switch, times, sends_less) in more {
             if times >= NEW
                 && !is_of_traffic(own, of_switch, sends_less)
-                && !others_wait_there(own, &waiting)
+                && !others_wait_there(own, &waiting, &standing)
                 && !is_passed_on(view, own, &self.counts)
                 && !self.takes_over(view, own)
             {
@@ -366,14 +367,15 @@ fn is_of_traffic(own: &Port<'_>, of_switch: &[Port<'_>], sends_less: bool) -> bo
 }
 
 /// Whether another switch waits longer than before for the same next switch, too: it, or one behind it, holds up all that comes to it.
-/// If the other end of the cable waits as well, the cable is what both wait for.
-fn others_wait_there(own: &Port<'_>, waiting: &[&Port<'_>]) -> bool {
-    let of_others = || waiting.iter().filter(|other| other.switch != own.switch);
-    let is_beside = |other: &&&Port<'_>| {
-        other.cable.peer == own.cable.peer && ABOVE_USUAL * other.by_byte() > own.by_byte()
+/// If the other end of the cable waits as well, the cable is what both wait for. `waiting` are ports that do so anew, `standing` all.
+fn others_wait_there(own: &Port<'_>, waiting: &[&Port<'_>], standing: &[&Port<'_>]) -> bool {
+    let is_beside = |other: &&Port<'_>| {
+        let is_there = other.switch != own.switch && other.cable.peer == own.cable.peer;
+        is_there && ABOVE_USUAL * other.by_byte() > own.by_byte()
     };
-    let is_other_end = |other: &&Port<'_>| other.cable.link == own.cable.link;
-    of_others().find(is_beside).is_some() && !of_others().any(is_other_end)
+    let is_other_end =
+        |other: &&Port<'_>| other.switch != own.switch && other.cable.link == own.cable.link;
+    waiting.iter().any(is_beside) && !standing.iter().any(is_other_end)
 }
 
 /// Whether a counter has stopped at its largest value.
