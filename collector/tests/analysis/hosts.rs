@@ -303,28 +303,36 @@ fn storage_that_many_nodes_wait_for_stays_one_incident_while_they_end_one_by_one
     assert_eq!(now, expected);
 }
 
+/// Nodes 0 to 3 wait for I/O for 30 % of the time, 4 to 6 from then on, and 7, which has no GPUs, for this share.
+fn with_server(share: f64, from: u64) -> Box<Fault> {
+    Box::new(move |index, seconds, page: String| {
+        let waited = match index {
+            0..4 => 0.3 * seconds as f64,
+            7 => share * seconds as f64,
+            _ => 0.3 * seconds.saturating_sub(from) as f64,
+        };
+        let is_shown = |line: &&str| index < 7 || !line.contains("gpu");
+        let page: Vec<&str> = page.lines().filter(is_shown).collect();
+        page.join("\n")
+            + &format!(
+                "\nrailscope_host_pressure_seconds_total{{resource=\"io\",kind=\"full\"}} {waited}\n"
+            )
+    })
+}
+
 #[test]
 fn a_server_of_files_that_waits_longer_than_its_clients_is_named_where_other_nodes_continue() {
     let named = |share: f64| {
-        let waits = move |index: usize, seconds: u64, page: String| {
-            let share = match index {
-                0..4 => 0.3,
-                7 => share,
-                _ => 0.0,
-            };
-            let is_shown = |line: &&str| index < 7 || !line.contains("gpu");
-            let page: Vec<&str> = page.lines().filter(is_shown).collect();
-            let waited = share * seconds as f64;
-            page.join("\n")
-                + &format!(
-                    "\nrailscope_host_pressure_seconds_total{{resource=\"io\",kind=\"full\"}} {waited}\n"
-                )
-        };
-        let view = run_from_the_start(&waits);
+        let view = run_from_the_start(&with_server(share, u64::MAX));
         let incidents = view.incidents.iter();
         let named = incidents.map(|incident| (incident.root.to_string(), incident.victims.len()));
         named.collect::<Vec<_>>()
     };
     assert_eq!(named(0.8), [("host/n7".to_owned(), 16)]);
     assert!(named(0.35).is_empty(), "it may be a client");
+    let ever = ever(&with_server(0.8, 90));
+    assert!(
+        !ever.iter().any(|named| named.contains("storage/shared")),
+        "{ever:?}"
+    );
 }

@@ -1,5 +1,6 @@
 //! Storage that keeps many nodes waiting at once, or one while the others do not wait.
 
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{CPU_IOWAIT, GPU_UTILIZATION, HOST_PRESSURE, Metric};
 
@@ -49,6 +50,8 @@ const STARVED: f64 = 0.15;
 struct StorageStall {
     /// Whether many nodes waited together lately. The wait of single nodes leaves the window one by one.
     lasts: bool,
+    /// When a server was last named: nodes end their wait for it one by one, too.
+    server_named: Option<Timestamp>,
 }
 
 /// Which counters show that the processes of a node wait for I/O.
@@ -119,11 +122,18 @@ impl Detector for StorageStall {
         // Where most nodes are idle, it may be one job that begins.
         let fewest = STILL_WAIT * stalled.len() as f64;
         let is_most = |nodes: &usize| long.len() as f64 >= fewest.max(share * *nodes as f64);
-        let nodes = nodes.filter(is_most);
+        let is_of_server = self
+            .server_named
+            .is_some_and(|last| view.now.seconds_since(last) <= WINDOW_SECONDS);
+        let nodes = nodes.filter(|nodes| is_most(nodes) && (self.lasts || !is_of_server));
         self.lasts = nodes.is_some();
         match nodes {
             Some(nodes) => out.extend(of_many(view, &long, nodes)),
-            None => out.extend(of_server(view, &long).or_else(|| alone(view))),
+            None => {
+                let server = of_server(view, &long);
+                self.server_named = server.is_some().then_some(view.now).or(self.server_named);
+                out.extend(server.or_else(|| alone(view)));
+            }
         }
     }
 
