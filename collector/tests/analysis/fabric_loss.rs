@@ -341,11 +341,11 @@ fn of_two_nics_that_lose_what_one_sends_to_the_other_none_is_named() {
 
 #[test]
 fn broken_packets_that_switches_count_elsewhere_explain_the_loss_of_one_nic() {
-    let named = |at: (&'static str, &'static str), rate: u64| {
-        let of_switch = move |switch: &str, seconds| {
+    let named = |at: (&'static str, &'static str), rate: f64| {
+        let of_switch = move |switch: &str, seconds: u64| {
             let mut told = NodeReading::default();
             let labels = Labels::new(&[at.1, "port_rcv_errors"]);
-            told.push(&SWITCH_PORT_ERRORS, &labels, (rate * seconds) as f64);
+            told.push(&SWITCH_PORT_ERRORS, &labels, rate * seconds as f64);
             (switch == at.0).then_some(told)
         };
         incidents_with((1, &of_switch), &at_one_nic((200, 200)), &as_it_is)
@@ -355,10 +355,10 @@ fn broken_packets_that_switches_count_elsewhere_explain_the_loss_of_one_nic() {
         incidents.iter().any(|incident| incident.starts_with(cable))
     };
     for elsewhere in [("leaf-0", "1"), ("spine-0", "1")] {
-        assert!(!is_named(&named(elsewhere, 20)), "{elsewhere:?}");
+        assert!(!is_named(&named(elsewhere, 20.0)), "{elsewhere:?}");
     }
-    assert!(is_named(&named(("leaf-0", "1"), 4)), "too few");
-    assert!(is_named(&named(("leaf-1", "5"), 20)), "its own cable");
+    assert!(is_named(&named(("leaf-0", "1"), 0.5)), "too few");
+    assert!(is_named(&named(("leaf-1", "5"), 20.0)), "its own cable");
 }
 
 #[test]

@@ -14,14 +14,16 @@ use crate::store::{Increase, NodeHistory};
 /// Fewest broken packets for each lost one that explain the loss: a receiver misses all that is on its way behind a broken packet.
 const FOR_EACH: f64 = 0.001;
 /// Fewest a second.
-const MIN_RATE: f64 = 5.0;
+const MIN_RATE: f64 = 1.0;
 /// What switches call broken packets, on InfiniBand and on Ethernet.
 const KINDS: [&str; 2] = ["port_rcv_errors", "receive"];
 
 /// These as text.
 pub(super) fn words() -> String {
     format!(
-        "the other NICs of the job that lose packets, and switches on the paths to these at cables between switches and to these, count fewer than {MIN_RATE:.0} broken packets per second, or fewer than {:.1} % of the loss",
+        "the other NICs of the job that lose packets, and switches on the paths to these (not at the cables of the node itself, or of another job), count over {:.0} s or {:.0} s fewer than {MIN_RATE:.0} broken packet per second, or fewer than {:.1} % of the loss",
+        LOSS_SECONDS[0],
+        LOSS_SECONDS[1],
         100.0 * FOR_EACH
     )
 }
@@ -29,7 +31,7 @@ pub(super) fn words() -> String {
 /// The same of a loss that many NICs share.
 pub(super) fn words_shared() -> String {
     format!(
-        "switches count fewer than {MIN_RATE:.0} broken packets per second, or fewer than {:.1} % of the loss",
+        "switches count fewer than {MIN_RATE:.0} broken packet per second, or fewer than {:.1} % of the loss",
         100.0 * FOR_EACH
     )
 }
@@ -68,16 +70,19 @@ pub(super) fn explain(
     let way = on_the_way(view, nic, nics);
     let switches = view.history.fresh_switches(view.now);
     let switches = switches.filter(|(switch, _)| way.contains(*switch));
-    let of_switches = switches.map(|found| of_switch(view, found, |far| concerns(far, nic, nics)));
+    let of_switches =
+        switches.map(|found| of_switch(view, found, |far| concerns(view, far, nic, nics)));
     are_enough(of_hosts.chain(of_switches).sum(), lost)
 }
 
-/// Whether what comes from this end of a cable may be what a NIC loses: from other switches, and from the other NICs.
-fn concerns(far: &Part, nic: (&NodeName, &RdmaPort), nics: &Nics<'_>) -> bool {
+/// Whether what comes from this end of a cable may be what a NIC loses: from other switches, and from other nodes that lose packets of
+/// its job, or run none that is known.
+fn concerns(view: &View<'_>, far: &Part, nic: (&NodeName, &RdmaPort), nics: &Nics<'_>) -> bool {
     match far {
-        Part::Nic(node, device) => nics.iter().any(|(other, port)| {
-            (*other, *port) != nic && *other == node && port.device == *device
-        }),
+        Part::Nic(node, device) => {
+            let is_of_job = || nics.iter().any(|(other, _)| *other == node);
+            node != nic.0 && (is_of_job() || view.jobs.of_nic(node, device).is_none())
+        }
         _ => true,
     }
 }
@@ -105,8 +110,9 @@ fn of_switch(
         let is_broken = KINDS.contains(&labels.values().last()?);
         let far = cable_at(view.fabric, switch, port);
         let counts = far.is_none_or(|far| counts(&view.fabric.vertex(far.peer).part));
-        (is_broken && counts)
-            .then(|| window.newest_increase(LOSS_SECONDS[0]).map(Increase::rate))?
+        // What has just begun counts as what lasts.
+        let rates = LOSS_SECONDS.map(|seconds| window.newest_increase(seconds).map(Increase::rate));
+        (is_broken && counts).then(|| rates.into_iter().flatten().reduce(f64::max))?
     });
     rates.sum()
 }
@@ -117,30 +123,38 @@ fn on_the_way(
     nic: (&NodeName, &RdmaPort),
     nics: &Nics<'_>,
 ) -> BTreeSet<SwitchName> {
-    let leaf = |(node, port): &(&NodeName, &RdmaPort)| {
-        leaf_of(
-            view.fabric,
-            &Part::Nic((*node).clone(), port.device.clone()),
-        )
-    };
-    let Some(own) = leaf(&nic) else {
-        return BTreeSet::new();
-    };
-    let leaves: BTreeSet<_> = nics.iter().filter_map(leaf).collect();
-    let mut switches = leaves.clone();
-    for other in leaves
+    let own = leaves(view, nic);
+    let others: BTreeSet<_> = nics.iter().flat_map(|nic| leaves(view, *nic)).collect();
+    let pairs = own
         .iter()
-        .filter(|other| **other != own)
-        .take(MOST_PAIRS)
-    {
-        let way = view.routes.between(view.fabric, &own, other);
-        let way = way.iter().flat_map(|way| &way.switches);
-        let parts = way.map(|(switch, _)| &view.fabric.vertex(*switch).part);
-        switches.extend(parts.filter_map(|part| match part {
-            Part::Switch(name) => Some(name.clone()),
-            _ => None,
-        }));
+        .flat_map(|own| others.iter().map(move |other| (own, other)));
+    let pairs = pairs.filter(|(own, other)| own != other).take(MOST_PAIRS);
+    let ways = pairs.filter_map(|(own, other)| view.routes.between(view.fabric, own, other));
+    let switches = ways.flat_map(|way| way.switches);
+    let parts = switches.map(|(switch, _)| &view.fabric.vertex(switch).part);
+    let between = parts.filter_map(|part| match part {
+        Part::Switch(name) => Some(name.clone()),
+        _ => None,
+    });
+    let mut way: BTreeSet<_> = between.collect();
+    if !own.is_empty() {
+        way.extend(own.into_iter().chain(others));
     }
-    switches.insert(own);
-    switches
+    way
+}
+
+/// The leaf of a NIC, or those of its host's NICs where the fabric calls them otherwise.
+fn leaves(view: &View<'_>, (node, port): (&NodeName, &RdmaPort)) -> Vec<SwitchName> {
+    let leaf = leaf_of(view.fabric, &Part::Nic(node.clone(), port.device.clone()));
+    if let Some(leaf) = leaf {
+        return vec![leaf];
+    }
+    let host = view.fabric.find(&Part::Host(node.clone()));
+    let inside = host
+        .into_iter()
+        .flat_map(|host| view.fabric.neighbours(host));
+    let parts = inside.map(|near| &view.fabric.vertex(near.peer).part);
+    parts
+        .filter_map(|part| leaf_of(view.fabric, part))
+        .collect()
 }
