@@ -107,7 +107,7 @@ fn named_of_interface(speed: f64, down: &[usize], changes: f64) -> Vec<String> {
             0.0
         };
         let mut node = NodeReading::default();
-        let netdev = Labels::new(&["eth0"]);
+        let netdev = Labels::new(["eth0"]);
         node.push(
             &NODE_BOOT_TIME,
             &Labels::default(),
@@ -115,7 +115,7 @@ fn named_of_interface(speed: f64, down: &[usize], changes: f64) -> Vec<String> {
         );
         node.push(
             &GPU,
-            &Labels::new(&["0", "", "", "", "", "", "", "", ""]),
+            &Labels::new(["0", "", "", "", "", "", "", "", ""]),
             1.0,
         );
         node.push(&NIC_CARRIER, &netdev, f64::from(!is_down));

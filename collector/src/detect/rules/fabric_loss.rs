@@ -28,6 +28,7 @@ pub(super) use retransmits::is_efa;
 
 use railscope_model::reading::Labels;
 
+use super::slow_receiver::pauses::in_parts;
 use crate::assemble::netdev::{self, port_named};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, EDGE_LOSSY, UPLINK_LOSSY};
@@ -228,6 +229,8 @@ struct Loss<'a> {
     rate: f64,
     /// Whether it is so many, in all of [`LOSS_SECONDS`], that a job feels them.
     is_felt: bool,
+    /// Whether it began before the newer of these times.
+    has_lasted: bool,
     /// Whether full queues explain it.
     is_congested: bool,
 }
@@ -327,6 +330,8 @@ fn of_node<'a>(
             port,
             rate,
             is_felt,
+            has_lasted: in_parts(window, LOSS_SECONDS[1], LOSS_SECONDS[0])
+                .is_some_and(|[earlier, _]| earlier.amount > 0.0),
             is_congested: false,
         })
     });

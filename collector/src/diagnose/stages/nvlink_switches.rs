@@ -266,7 +266,7 @@ mod tests {
         for port in ["1", "2", "3", "4", "5", "6"] {
             reading.push(
                 &SWITCH_PORT_ERRORS,
-                &Labels::new(&[port, "symbol_error"]),
+                &Labels::new([port, "symbol_error"]),
                 1.0,
             );
         }

@@ -43,7 +43,7 @@ pub(super) fn explain() -> Explanation {
     Explanation {
         check: "A NIC misses packets, and what it sends does not arrive, or only it misses what several others send, or only what it sends is missed by several others; neither errors of ports nor full queues explain this.",
         threshold: format!(
-            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job; or NICs of the same device name, if there is one for each with such a NIC, on different nodes), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send, or sends what at least {OTHERS} others miss with at most {GAPS_FOR_EACH} gaps for each negative acknowledgment; the node's port errors are below {:.0} % of the loss; {}; {}; the switches on the path are alternatives if it is its job's only NIC on its leaf",
+            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s, and before the latter; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job; or NICs of the same device name, if there is one for each with such a NIC, on different nodes), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send, or sends what at least {OTHERS} others miss with at most {GAPS_FOR_EACH} gaps for each negative acknowledgment; the node's port errors are below {:.0} % of the loss; {}; {}; the switches on the path are alternatives if it is its job's only NIC on its leaf",
             LOSS_SECONDS[0],
             LOSS_SECONDS[1],
             100.0 * MIN_SHARE,
@@ -108,6 +108,8 @@ struct Lost {
     missed: f64,
     /// Whether a job feels one of them.
     is_felt: bool,
+    /// Whether one of them has lasted: what switches count of it is read a little later.
+    has_lasted: bool,
     /// Whether full queues explain one of them.
     is_congested: bool,
 }
@@ -141,6 +143,7 @@ pub(super) fn evidence(
                 lost.missed += loss.rate;
             }
             lost.is_felt |= loss.is_felt;
+            lost.has_lasted |= loss.has_lasted;
             lost.is_congested |= loss.is_congested;
         }
     }
@@ -206,7 +209,7 @@ fn at_one_end<'a>(of_job: &OfJob<'a>) -> Option<Found<'a>> {
             && others(|lost| lost.missed) >= OTHERS
             && all.missed <= GAPS_FOR_EACH * all.sent;
     let stands_out = most >= MIN_SHARE && next <= MAX_OF_OTHERS * most;
-    (is_known && stands_out && lost.is_felt).then_some((nic, lost))
+    (is_known && stands_out && lost.is_felt && lost.has_lasted).then_some((nic, lost))
 }
 
 /// The leaf of a NIC that is its job's only one there: all that it sends and receives crosses the leaf's cables to other switches,

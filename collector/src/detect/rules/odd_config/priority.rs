@@ -79,7 +79,7 @@ pub(super) fn find<'a>(view: &View<'a>) -> Vec<(&'a NodeName, Evidence)> {
         for (netdev, sent) in sent(history) {
             let (count, senders) = cohorts.entry((shape, netdev)).or_default();
             *count += 1;
-            senders.extend(sender((node, history), netdev, sent));
+            senders.extend(sender((node, history), netdev, &sent));
         }
     }
     let mut found = Vec::new();
@@ -139,7 +139,7 @@ fn sent(history: &NodeHistory) -> BTreeMap<&str, Sent<'_>> {
 fn sender<'a>(
     (node, history): (&'a NodeName, &'a NodeHistory),
     netdev: &'a str,
-    sent: Sent<'a>,
+    sent: &Sent<'a>,
 ) -> Option<Sender<'a>> {
     let is_one = sent.all >= MIN_SENT && sent.most >= MOSTLY * sent.all;
     let device = is_one.then(|| fabric_nic_of(history, netdev))??;
