@@ -344,7 +344,7 @@ fn broken_packets_that_switches_count_elsewhere_explain_the_loss_of_one_nic() {
     let named = |at: (&'static str, &'static str), rate: f64| {
         let of_switch = move |switch: &str, seconds: u64| {
             let mut told = NodeReading::default();
-            let labels = Labels::new(&[at.1, "port_rcv_errors"]);
+            let labels = Labels::new([at.1, "port_rcv_errors"]);
             told.push(&SWITCH_PORT_ERRORS, &labels, rate * seconds as f64);
             (switch == at.0).then_some(told)
         };
