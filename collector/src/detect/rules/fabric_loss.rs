@@ -21,12 +21,11 @@ use railscope_model::metric::{
     RDMA_PORT_TRANSMIT_BYTES, RDMA_RETRANSMITS, RDMA_TRANSPORT_EVENTS, SWITCH_PORT_TRANSMIT_BYTES,
     SWITCH_PORT_TRANSMIT_PACKETS,
 };
+use railscope_model::reading::Labels;
 
 use congestion::Congestion;
 use inside::Inside;
 pub(super) use retransmits::is_efa;
-
-use railscope_model::reading::Labels;
 
 use super::slow_receiver::pauses::in_parts;
 use crate::assemble::netdev::{self, port_named};

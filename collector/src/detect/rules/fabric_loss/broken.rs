@@ -107,12 +107,16 @@ fn of_switch(
     let moving = history.moving(&SWITCH_PORT_ERRORS);
     let rates = moving.filter_map(|(labels, window)| {
         let port = labels.values().next()?;
-        let is_broken = KINDS.contains(&labels.values().last()?);
+        if !KINDS.contains(&labels.values().last()?) {
+            return None;
+        }
         let far = cable_at(view.fabric, switch, port);
-        let counts = far.is_none_or(|far| counts(&view.fabric.vertex(far.peer).part));
+        if !far.is_none_or(|far| counts(&view.fabric.vertex(far.peer).part)) {
+            return None;
+        }
         // What has just begun counts as what lasts.
         let rates = LOSS_SECONDS.map(|seconds| window.newest_increase(seconds).map(Increase::rate));
-        (is_broken && counts).then(|| rates.into_iter().flatten().reduce(f64::max))?
+        rates.into_iter().flatten().reduce(f64::max)
     });
     rates.sum()
 }

@@ -227,7 +227,7 @@ impl Pausing<'_> {
             storms.note(lane.0, now);
             return Some((true, most));
         }
-        // A little pause while nothing arrives holds nobody up.
+        // A little pause while nothing arrives delays nothing.
         let is_slow = has_lasted
             && !was_storm
             && !self.receives_nothing
