@@ -157,6 +157,36 @@ fn a_host_of_two_nics_that_goes_off_and_comes_back_is_one_incident() {
     assert_eq!(ever, BTreeSet::from(["host-down host/n2".to_owned()]));
 }
 
+/// The sweep shows that its cable is gone before the node is late.
+#[test]
+fn a_login_node_that_is_switched_off_is_no_lost_cable() {
+    let (mut analyzer, mut ever) = (Analyzer::default(), BTreeSet::new());
+    for tick in 1..=40 {
+        let seconds = 5 * tick;
+        for index in (0..NODES).filter(|index| *index != 2 || tick < 11 && tick % 2 == 0) {
+            let mut text = page(index, seconds);
+            if index == 2 {
+                let kept = text.lines().filter(|line| !line.contains("gpu"));
+                text = kept.collect::<Vec<_>>().join("\n") + "\n";
+                for way in ["transmit", "receive"] {
+                    text += &format!(
+                        "railscope_rdma_port_{way}_bytes_total{{device=\"mlx5_0\",port=\"1\"}} 1000\n"
+                    );
+                }
+            }
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        let seen = move |node: usize, rail: usize| {
+            let gone = node == 2 && tick >= 11;
+            (rail == 0 && !gone).then_some(0)
+        };
+        let subnet = parse_ibnetdiscover(&subnet_of(NODES, MANY, &seen));
+        analyzer.take_subnet(subnet, at(seconds));
+        ever.extend(named(&analyzer.tick(at(seconds))));
+    }
+    assert_eq!(ever, BTreeSet::new());
+}
+
 /// Every node is read once in [`NODES`] ticks, one after another. All incidents that were ever open after such
 /// ports went dark.
 fn ever_open_with_slow_scrapes(dark: impl Fn(usize) -> bool) -> BTreeSet<String> {

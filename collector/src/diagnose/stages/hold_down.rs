@@ -80,13 +80,13 @@ impl Losses {
     }
 }
 
-/// Hosts that lost all of their two or more cables at once, as others report, each with these.
+/// Hosts that lost all of their cables, as others report, each with these.
 fn unheard_hosts(
     fabric: &Fabric,
     findings: &[Finding],
     lost: &BTreeSet<&Part>,
 ) -> BTreeMap<Part, Vec<Part>> {
-    let mut hosts = cables_of_hosts(fabric, lost);
+    let mut hosts = cables_of_hosts(fabric, lost, 1);
     hosts.retain(|_, cables| cables.iter().all(|cable| lost.contains(cable)));
     let said_by_hosts = said_by_hosts(findings);
     hosts.retain(|_, cables| !cables.iter().any(|cable| said_by_hosts.contains(cable)));

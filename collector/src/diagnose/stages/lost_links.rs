@@ -76,7 +76,7 @@ pub(crate) fn parents(
         let cables: Vec<Part> = cables.into_iter().map(|(cable, _)| cable).collect();
         (switch, cables)
     });
-    let hosts = cables_of_hosts(fabric, &lost).into_iter();
+    let hosts = cables_of_hosts(fabric, &lost, SILENT_HOST_MIN_CHILDREN).into_iter();
     let hosts = hosts.map(|(host, cables)| {
         // One that starts again answers before its links are up.
         let is_silent = answers(&host) == Some(false) || earlier.hosts_down.contains(&host);
@@ -187,16 +187,17 @@ pub(crate) fn cables_of(fabric: &Fabric, id: PartId) -> Vec<(Part, bool)> {
     cables.collect()
 }
 
-/// Cables to switches of the hosts that have lost enough of them to be what is lost.
+/// Cables to switches of the hosts that have lost at least so many of them.
 pub(crate) fn cables_of_hosts(
     fabric: &Fabric,
     lost: &BTreeSet<&Part>,
+    fewest: usize,
 ) -> BTreeMap<Part, Vec<Part>> {
     let mut counts: BTreeMap<&NodeName, usize> = BTreeMap::new();
     for node in lost.iter().filter_map(|cable| cable.node()) {
         *counts.entry(node).or_default() += 1;
     }
-    counts.retain(|_, count| *count >= SILENT_HOST_MIN_CHILDREN);
+    counts.retain(|_, count| *count >= fewest);
     let mut cables: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
     if counts.is_empty() {
         return cables;
