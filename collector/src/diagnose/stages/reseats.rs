@@ -21,6 +21,10 @@ use crate::store::{History, Increase, NodeHistory};
 
 /// How long reseating, cleaning or swapping may take (a choice).
 const RESEAT_SECONDS: f64 = 300.0;
+/// How long an idle node may be off: a GPU server needs ten minutes to boot (a choice).
+const OFF_SECONDS: f64 = 900.0;
+/// How long the cables of a node that answers again may stay down: it answers before its links are up (a choice).
+const BOOT_SECONDS: f64 = 120.0;
 /// How long a cable that was down is remembered: one that goes down again is not reseated (a choice).
 const REMEMBERED_SECONDS: f64 = 1_800.0;
 /// A node that reports nothing any more was idle if it was so for as long before: nodes are switched off soon after the last job
@@ -39,6 +43,21 @@ struct Held {
     since: Timestamp,
     /// Whether an incident of its node asked then to switch the node off.
     is_in_repair: bool,
+    /// When its node was last off.
+    off: Option<Timestamp>,
+}
+
+impl Held {
+    /// Whether there is time left, with what is known of its node.
+    fn may_wait(&mut self, node: &NodeHistory, now: Timestamp) -> bool {
+        let waited = now.seconds_since(self.since);
+        if is_off(node, now) {
+            self.off = Some(now);
+            return waited < OFF_SECONDS;
+        }
+        let boots = |off: Timestamp| now.seconds_since(off) < BOOT_SECONDS;
+        waited < RESEAT_SECONDS || waited < OFF_SECONDS && self.off.is_some_and(boots)
+    }
 }
 
 impl Reseats {
@@ -75,10 +94,10 @@ impl Reseats {
             };
             let is_in_repair = is_in_repair(host.0);
             if may_wait(host, is_in_repair) {
-                let since = now;
                 let new = Held {
-                    since,
+                    since: now,
                     is_in_repair,
+                    off: None,
                 };
                 self.0.entry((*part).clone()).or_insert(new);
             }
@@ -86,13 +105,12 @@ impl Reseats {
         let errors = of(&LINK_ERRORS).map(|evidence| &evidence.part);
         let mut held: BTreeSet<Part> = down.iter().copied().chain(errors).cloned().collect();
         held.retain(|part| {
-            let (Some(held), Some(host)) = (self.0.get(part), host_of(part, history)) else {
+            let (Some(held), Some(host)) = (self.0.get_mut(part), host_of(part, history)) else {
                 return false;
             };
             // A node that boots has no past, and its switch may be read later.
             let is_unused = !any_is_busy(host.1) && !runs_job(host);
-            now.seconds_since(held.since) < RESEAT_SECONDS
-                && (is_unused || may_wait(host, held.is_in_repair))
+            held.may_wait(host.1, now) && (is_unused || may_wait(host, held.is_in_repair))
         });
         for cables in cables_of_switches(fabric, &down).into_values() {
             let lost = || cables.iter().filter(|(cable, _)| down.contains(cable));
@@ -236,9 +254,25 @@ mod tests {
     #[test]
     fn a_node_that_is_switched_off_soon_after_its_job_was_idle() {
         let history = switched_off(100);
-        assert!(waits(&history, false, 130) && waits(&history, false, 420));
-        assert!(!waits(&history, false, 430));
+        assert!(waits(&history, false, 130) && waits(&history, false, 1020));
+        assert!(!waits(&history, false, 1030));
         assert!(!waits(&switched_off(110), false, 130));
+    }
+
+    /// The switch shows the ports of a node that has booted to be down until its driver has them up.
+    #[test]
+    fn the_cables_of_a_node_that_was_off_wait_a_little_longer() {
+        let (mut reseats, mut history) = (Reseats::default(), switched_off(100));
+        for seconds in (DOWN_AT..=600).step_by(5) {
+            waits_now(&mut reseats, &history, false, seconds);
+        }
+        let node: NodeName = "node-1".parse().expect("a name");
+        let page = "railscope_gpu_utilization_ratio{gpu=\"0\"} 0\n";
+        for seconds in (605..=735).step_by(5) {
+            history.node_mut(&node).ingest(page, at(seconds));
+            let still = waits_now(&mut reseats, &history, false, seconds);
+            assert_eq!(still, seconds < 720, "{seconds}");
+        }
     }
 
     #[test]
@@ -265,7 +299,7 @@ mod tests {
     fn a_node_with_a_lost_gpu_may_be_switched_off_while_it_computes() {
         let history = switched_off(115);
         assert!(!waits(&history, false, 130));
-        assert!(waits(&history, true, 130) && waits(&history, true, 420));
-        assert!(!waits(&history, true, 430));
+        assert!(waits(&history, true, 130) && waits(&history, true, 1020));
+        assert!(!waits(&history, true, 1030));
     }
 }
