@@ -194,9 +194,9 @@ impl Tracker {
             let since = |part: &Part| self.suspects.get(part).map(|known| known.since);
             nvlink_switches::join_whole_switches(fabric, history, &mut groups, since);
             let seen = (history, now);
-            waiting.extend(nvlink_switches::unexplained_gpus(
-                fabric, seen, &groups, since,
-            ));
+            let gpus = nvlink_switches::unexplained_gpus(fabric, seen, &groups, since);
+            let ports = nvlink_switches::unexplained_ports(fabric, seen, &groups, since);
+            waiting.extend(gpus.into_iter().chain(ports));
         }
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));

@@ -24,6 +24,8 @@ const MOST_PORTS: f64 = 0.5;
 const SEVERAL: usize = 4;
 /// How long the errors of several GPUs wait for what a switch reports: its exporter may be read once in a minute.
 const HOLD_SECONDS: f64 = 180.0;
+/// How long the errors of a port wait for those of the GPU whose NVLink it is: its driver reports them a little later.
+const PORT_HOLD_SECONDS: f64 = 60.0;
 
 /// Why the errors of a port may be those of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +183,20 @@ pub(crate) fn unexplained_gpus(
     if is_read { new } else { Vec::new() }
 }
 
+/// Ports of NVLink switches whose errors wait, because a GPU may still report them. `since`: when a part was first suspected.
+pub(crate) fn unexplained_ports(
+    fabric: &Fabric,
+    (history, now): (&History, Timestamp),
+    groups: &Groups,
+    since: impl Fn(&Part) -> Option<Timestamp>,
+) -> Vec<Part> {
+    let mut ports = ports(fabric, history, groups);
+    ports.retain(|port| {
+        since(port).is_none_or(|since| now.seconds_since(since) < PORT_HOLD_SECONDS)
+    });
+    ports
+}
+
 /// Whether a switch is one of NVLinks: its exporters report errors of ports, but neither bytes nor speeds, and no cable is known.
 fn is_nvlink_switch(fabric: &Fabric, history: &History, switch: &SwitchName) -> bool {
     let Some(said) = history.switch(switch) else {
@@ -286,7 +302,10 @@ mod tests {
             _ => None,
         };
         let fabric = Fabric::default();
-        let waiting = unexplained_gpus(&fabric, (&history, now), &groups, since).len();
+        let seen = (&history, now);
+        let waiting = unexplained_gpus(&fabric, seen, &groups, since).len();
+        let ports = unexplained_ports(&fabric, seen, &groups, since);
+        assert_eq!(ports.len(), bad, "new ones");
         join_whole_switches(&fabric, &history, &mut groups, since);
         let classes = groups.values().flatten().map(|found| found.evidence.class);
         assert!(bad < SEVERAL || classes.clone().all(|class| class == &NVLINK_ERRORS));
