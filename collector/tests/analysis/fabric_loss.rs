@@ -361,6 +361,38 @@ fn broken_packets_that_switches_count_elsewhere_explain_the_loss_of_one_nic() {
     assert!(is_named(&named(("leaf-1", "5"), 20.0)), "its own cable");
 }
 
+/// Packets are lost from second 60 on, and the switch that breaks them is read at second 55 and 115.
+#[test]
+fn a_loss_at_one_nic_waits_for_the_switches_on_the_way() {
+    let late = |seconds: u64| seconds.saturating_sub(60);
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    let subnet = subnet_of(NODES, 1, &by_rack);
+    for seconds in (5..=120).step_by(5) {
+        let rates = at_one_nic((200, 200));
+        // Rates over all the time until now.
+        let lost = move |node, rail| {
+            let (sent, missed) = rates(node, rail);
+            let [sent, missed] = [sent, missed].map(|rate| rate * late(seconds) / seconds);
+            (sent, missed)
+        };
+        for index in 0..NODES {
+            let text = page(index, seconds) + &counters(index, seconds, &lost);
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        if seconds % 60 == 55 {
+            let mut told = NodeReading::default();
+            let labels = Labels::new(["1", "port_rcv_errors"]);
+            told.push(&SWITCH_PORT_ERRORS, &labels, 20.0 * late(seconds) as f64);
+            analyzer.ingest_switch(&"spine-0".parse().expect("a name"), &told, at(seconds));
+        }
+        analyzer.take_subnet(parse_ibnetdiscover(&subnet), at(seconds));
+        let view = analyzer.tick(at(seconds));
+        let mut classes = view.incidents.iter().map(|incident| incident.class.name);
+        assert!(!classes.any(|class| class == "edge-lossy"), "{seconds}");
+    }
+}
+
 #[test]
 fn errors_of_a_hosts_port_explain_the_loss() {
     let errors = |node: usize, seconds, page: String| {

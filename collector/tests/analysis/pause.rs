@@ -53,14 +53,14 @@ fn a_slow_nic_is_named_by_its_pcie_link_whether_or_not_its_width_is_seen() {
     check(&without_widths(paused()), &[slow]);
 }
 
-/// Pause of 5 % of the time that interface `eth1` of node 5 sends, another share from 100 s on, and the bytes that all NICs
+/// Pause that interface `eth1` of node 5 sends, as a share of the time until and from 100 s on, and the bytes that all NICs
 /// receive.
-fn more_pause(share: f64) -> Box<Fault> {
+fn more_pause(before: f64, share: f64) -> Box<Fault> {
     with(move |node, seconds| {
         let at = seconds as f64;
         of_gpus(|rail| {
             let is_it = (node, rail) == (5, 1);
-            let paused = 0.05 * at.min(100.0) + share * (at - 100.0).max(0.0);
+            let paused = before * at.min(100.0) + share * (at - 100.0).max(0.0);
             let paused = if is_it { paused } else { 0.0 };
             format!(
                 "railscope_nic_info{{netdev=\"eth{rail}\",pci=\"0000:{:02x}:00.0\",device=\"mlx5_{rail}\",driver=\"mlx5_core\",numa_node=\"\"}} 1\n\
@@ -75,10 +75,30 @@ fn more_pause(share: f64) -> Box<Fault> {
 
 #[test]
 fn pause_that_a_nic_always_sends_is_no_fault_and_much_more_of_it_is() {
-    assert_eq!(ever(&more_pause(0.05)), BTreeSet::new());
-    assert_eq!(ever(&more_pause(0.09)), BTreeSet::new());
+    assert_eq!(ever(&more_pause(0.05, 0.05)), BTreeSet::new());
+    assert_eq!(ever(&more_pause(0.05, 0.09)), BTreeSet::new());
     let slow = String::from("slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]");
-    assert_eq!(ever(&more_pause(0.3)), BTreeSet::from([slow]));
+    assert_eq!(ever(&more_pause(0.05, 0.3)), BTreeSet::from([slow]));
+}
+
+#[test]
+fn a_little_pause_is_that_of_bursts_unless_the_pcie_link_lacks_credits() {
+    let stalls = |share: f64| {
+        move |node: usize, seconds: u64, page: String| {
+            let stalled = if node == 5 {
+                share * seconds as f64
+            } else {
+                0.0
+            };
+            more_pause(0.001, 0.04)(node, seconds, page)
+                + &format!(
+                    "railscope_nic_pcie_stalled_seconds_total{{netdev=\"eth1\",operation=\"write\"}} {stalled}\n"
+                )
+        }
+    };
+    assert_eq!(ever(&stalls(0.0)), BTreeSet::new());
+    let slow = String::from("slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]");
+    assert_eq!(ever(&stalls(0.1)), BTreeSet::from([slow]));
 }
 
 /// Share of the time in pause by node and rail, received and sent, and the bytes that each NIC sends in a second.
@@ -186,7 +206,7 @@ fn an_interface_of_which_nothing_else_is_known_names_its_nic() {
 #[test]
 fn a_nic_that_receives_nothing_is_not_slow_because_it_pauses_a_little() {
     let receives = |rate: u64| -> Box<Fault> {
-        let paused = with_addresses(pauses(|seconds| 0.05 * (seconds - 100.0).max(0.0)));
+        let paused = with_addresses(pauses(|seconds| 0.08 * (seconds - 100.0).max(0.0)));
         Box::new(move |node, seconds, page: String| {
             let received = of_gpus(|rail| {
                 format!(

@@ -204,7 +204,7 @@ fn pause_of_one_priority_says_nothing_of_the_past_of_another() {
     };
     assert!(told([("0", 0.0, 0.0), ("3", 0.05, 0.05)]).is_empty());
     let slow = ["slow-receiver nic/n0:mlx5_0"];
-    assert_eq!(told([("0", 0.02, 0.02), ("3", 0.0, 0.05)]), slow);
+    assert_eq!(told([("0", 0.02, 0.02), ("3", 0.0, 0.08)]), slow);
 }
 
 #[test]

@@ -50,6 +50,8 @@ const MOST_OF_ONE: f64 = 0.5;
 const EXPLAINED: f64 = 0.3;
 /// Most pairs of a sender and a receiver whose paths are evaluated.
 const MOST_PAIRS: usize = 64;
+/// Share of the paths of the switch that is on most of them from which another may lose the packets as well.
+const ON_MOST: f64 = 0.75;
 
 /// What drivers call negative acknowledgments that a sender gets: mlx5, bnxt_re, rxe.
 const SENT_IN_VAIN: [&str; 3] = ["packet_seq_err", "seq_err_naks_rcvd", "rcvd_seq_err"];
@@ -149,6 +151,12 @@ impl Detector for FabricLoss {
                 MOST_PAIRS as f64,
                 "pairs",
                 "more pairs cross the same switches (a choice)",
+            ),
+            Threshold::new(
+                "paths that another switch is on, compared with the one on most of them, from which it may be the cause, too",
+                ON_MOST,
+                "ratio",
+                "which pairs talk is not known: in a fabric of three levels some stay below the cores (a choice)",
             ),
         ]);
         let mut of_edge = numbers();
@@ -400,7 +408,11 @@ fn on_every_way(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -
     if most * 2 < all {
         return Vec::new();
     }
-    let shared = counts.into_iter().filter(|(_, count)| *count == most);
+    // In a fabric of three levels the cores are on no path within a pod, and the switches below them on all of those.
+    let least = ON_MOST * most as f64;
+    let shared = counts
+        .into_iter()
+        .filter(|(_, count)| *count as f64 >= least);
     shared.map(|(part, _)| part).collect()
 }
 
@@ -426,7 +438,7 @@ fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Op
     let part = switches.next()?;
     let alike: Vec<Part> = switches.collect();
     let mut statement = format!(
-        "{} NICs of {} nodes send packets that do not arrive, {:.0} per second, and {} NICs of {} nodes miss packets; no host port counts errors that explain this. {part} is on every path between them",
+        "{} NICs of {} nodes send packets that do not arrive, {:.0} per second, and {} NICs of {} nodes miss packets; no host port counts errors that explain this. {part} is on the paths between them",
         senders.0.len(),
         senders.nodes(),
         senders.rate(),

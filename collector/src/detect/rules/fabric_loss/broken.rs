@@ -2,26 +2,31 @@
 
 use std::collections::BTreeSet;
 
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
-use railscope_model::metric::SWITCH_PORT_ERRORS;
+use railscope_model::metric::{RDMA_TRANSPORT_EVENTS, SWITCH_PORT_ERRORS};
 
-use super::{LOSS_SECONDS, MOST_PAIRS, errors_of, leaf_of};
+use super::{BEHIND_A_GAP, LOSS_SECONDS, MOST_PAIRS, SENT_IN_VAIN, errors_of, leaf_of};
 use crate::detect::detector::View;
 use crate::detect::port_series::cable_at;
 use crate::detect::registry::Threshold;
-use crate::store::{Increase, NodeHistory};
+use crate::store::{Increase, NodeHistory, Window};
 
 /// Fewest broken packets for each lost one that explain the loss: a receiver misses all that is on its way behind a broken packet.
 const FOR_EACH: f64 = 0.001;
 /// Fewest a second.
 const MIN_RATE: f64 = 1.0;
+/// How much of a loss switches must have been read for: those that are read once in half a minute tell of broken packets late.
+const READ_SECONDS: f64 = 10.0;
+/// Share of its present rate from which a loss has begun.
+const BEGUN: f64 = 0.5;
 /// What switches call broken packets, on InfiniBand and on Ethernet.
 const KINDS: [&str; 2] = ["port_rcv_errors", "receive"];
 
 /// These as text.
 pub(super) fn words() -> String {
     format!(
-        "the other NICs of the job that lose packets, and switches on the paths to these (not at the cables of the node itself, or of another job), count over {:.0} s or {:.0} s fewer than {MIN_RATE:.0} broken packet per second, or fewer than {:.1} % of the loss",
+        "the other NICs of the job that lose packets, and switches on the paths to these (not at the cables of the node itself, or of another job), count over {:.0} s or {:.0} s fewer than {MIN_RATE:.0} broken packet per second, or fewer than {:.1} % of the loss, and were read {READ_SECONDS:.0} s after it had begun",
         LOSS_SECONDS[0],
         LOSS_SECONDS[1],
         100.0 * FOR_EACH
@@ -37,8 +42,20 @@ pub(super) fn words_shared() -> String {
 }
 
 /// The numbers.
-pub(super) fn thresholds() -> [Threshold; 2] {
+pub(super) fn thresholds() -> [Threshold; 4] {
     [
+        Threshold::new(
+            "duration of the loss for which these switches were read, at least",
+            READ_SECONDS,
+            "s",
+            "switches that are read once in half a minute tell of it late (a choice)",
+        ),
+        Threshold::new(
+            "share of its present rate from which a loss has begun",
+            BEGUN,
+            "ratio",
+            "the first scrape has only part of it (a choice)",
+        ),
         Threshold::new(
             "broken packets of the other NICs and of switches on the paths, as a share of the loss, less than",
             FOR_EACH,
@@ -57,7 +74,8 @@ pub(super) fn thresholds() -> [Threshold; 2] {
 /// NICs, by node and port.
 type Nics<'a> = [(&'a NodeName, &'a RdmaPort)];
 
-/// Whether broken packets that are counted elsewhere explain `lost` packets a second of a NIC, of these that lose packets of its job.
+/// Whether broken packets that are counted elsewhere explain `lost` packets a second of a NIC, of these that lose packets of its job,
+/// or may do so because a switch on the way was not read since.
 pub(super) fn explain(
     view: &View<'_>,
     nic: (&NodeName, &RdmaPort),
@@ -69,10 +87,44 @@ pub(super) fn explain(
         others.filter_map(|(node, port)| Some(errors_of(view.history.node(node)?, Some(port))));
     let way = on_the_way(view, nic, nics);
     let switches = view.history.fresh_switches(view.now);
-    let switches = switches.filter(|(switch, _)| way.contains(*switch));
-    let of_switches =
-        switches.map(|found| of_switch(view, found, |far| concerns(view, far, nic, nics)));
+    let switches: Vec<_> = switches
+        .filter(|(switch, _)| way.contains(*switch))
+        .collect();
+    let began = began(view, nic);
+    let is_read = |history: &NodeHistory| {
+        let since = history.heard().zip(began);
+        since.is_none_or(|(heard, began)| heard.seconds_since(began) >= READ_SECONDS)
+    };
+    if !switches.iter().all(|(_, history)| is_read(history)) {
+        return true;
+    }
+    let of_switches = switches
+        .into_iter()
+        .map(|found| of_switch(view, found, |far| concerns(view, far, nic, nics)));
     are_enough(of_hosts.chain(of_switches).sum(), lost)
+}
+
+/// When a NIC began to lose packets, as far as its history goes back.
+fn began(view: &View<'_>, (node, port): (&NodeName, &RdmaPort)) -> Option<Timestamp> {
+    let number = port.port.to_string();
+    let history = view.history.node(node)?;
+    let began = |event: &&str| {
+        let labels = [port.device.as_str(), &number, event];
+        first_rise(history.window(&RDMA_TRANSPORT_EVENTS, &labels)?)
+    };
+    let events = SENT_IN_VAIN.iter().chain(&BEHIND_A_GAP);
+    events.filter_map(began).min()
+}
+
+/// The scrape before the first step in which a counter rose at nearly its present rate.
+fn first_rise(lost: Window<'_>) -> Option<Timestamp> {
+    let rate = lost.newest_increase(LOSS_SECONDS[1])?.rate();
+    let counts: Vec<_> = lost.counts().collect();
+    let rises = counts.windows(2).filter(|pair| {
+        let seconds = pair[0].at.seconds_since(pair[1].at);
+        rate > 0.0 && pair[0].count - pair[1].count >= BEGUN * rate * seconds
+    });
+    rises.last().map(|pair| pair[1].at)
 }
 
 /// Whether what comes from this end of a cable may be what a NIC loses: from other switches, and from other nodes that lose packets of

@@ -197,15 +197,10 @@ impl Credits {
                 && !is_sent_too_much(is_more_than_most(sent, group), more)
         };
         past.forget(view.now);
-        let without_past = WAIT_WITHOUT_PAST * usual;
+        let limits = (0.0, WAIT_WITHOUT_PAST * usual);
         let mut is_new = |own: &&&Waits<'_>| {
             own.bytes.is_none()
-                || past.is_new(
-                    (own.nic(view), ""),
-                    own.back_pressure(),
-                    without_past,
-                    view.now,
-                )
+                || past.is_new((own.nic(view), ""), own.back_pressure(), limits, view.now)
         };
         let slow = waiting.iter().filter(is_slow).filter(|own| is_new(own));
         let slow = slow.copied().collect();

@@ -15,6 +15,9 @@ pub(super) const NEW: f64 = 3.0;
 pub(super) const WAIT_WITHOUT_PAST: f64 = 50.0;
 /// Ethernet: the same as a share of the time in pause.
 pub(super) const PAUSE_WITHOUT_PAST: f64 = 0.1;
+/// Ethernet: the same of a NIC whose past is known, where nothing shows that what is behind it is slow: what many send to one host
+/// at once makes it pause, too.
+pub(super) const PAUSE_UNEXPLAINED: f64 = 0.06;
 /// Share of these limits that is enough for a NIC to stay slow.
 const STILL: f64 = 0.5;
 /// Minimum age of the baseline: by then a new wait has been noticed.
@@ -123,13 +126,13 @@ impl OwnPast {
         self.of(lane, own, now).was_storm = true;
     }
 
-    /// Whether a NIC back-pressures its switch more than it did before. If its traffic is not known, now or then: at more than
-    /// this rate.
+    /// Whether a NIC back-pressures its switch at more than the lower of these rates, and more than it did before. If its traffic is not
+    /// known, now or then: at more than the higher of them.
     pub(super) fn is_new(
         &mut self,
         lane: (&Part, &str),
         own: BackPressure<'_>,
-        without_past: f64,
+        (least, without_past): (f64, f64),
         now: Timestamp,
     ) -> bool {
         let past = self.of(lane, own, now);
@@ -142,7 +145,7 @@ impl OwnPast {
         let sent = own.sent().filter(|sent| *sent > 0.0);
         let is_new = past.by_byte.zip(sent).map_or_else(
             || own.rate > share * without_past,
-            |(by_byte, sent)| own.rate > share * NEW * by_byte * sent,
+            |(by_byte, sent)| own.rate > share * least.max(NEW * by_byte * sent),
         );
         if is_new {
             past.slow = Some(now);
@@ -179,6 +182,12 @@ pub(super) fn numbers() -> Vec<Threshold> {
             PAUSE_WITHOUT_PAST,
             "ratio",
             "of 2,000 healthy NICs in 25 simulated clusters of other authors none pauses for more than 0.095 of the time; 8 of 9 slow ones do (a choice)",
+        ),
+        Threshold::new(
+            "share of the time in pause, if the port had such traffic before, and its PCIe link neither is narrow nor lacks credits, Ethernet",
+            PAUSE_UNEXPLAINED,
+            "ratio",
+            "in 31 simulated clusters of other authors slow receivers pause for 0.08 of the time or more, or have such a link; receivers of bursts for at most 0.05",
         ),
         Threshold::new(
             "share of these limits that is enough for a NIC to stay slow",

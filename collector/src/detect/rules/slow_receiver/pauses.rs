@@ -11,7 +11,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
-use super::own_past::{BackPressure, OwnPast, PAUSE_WITHOUT_PAST, Storms};
+use super::own_past::{BackPressure, OwnPast, PAUSE_UNEXPLAINED, PAUSE_WITHOUT_PAST, Storms};
 use super::stalls::stalled;
 use super::{ABOVE_PEERS, MIN_PAUSE, STORM, STORM_SECONDS, WINDOW_SECONDS};
 use crate::assemble::netdev::nic_of;
@@ -195,6 +195,11 @@ pub(super) struct Pausing<'a> {
 }
 
 impl Pausing<'_> {
+    /// Whether its PCIe link often lacks credits.
+    fn lacks_credits(&self) -> bool {
+        self.stalled.is_some_and(|share| share >= STALLS)
+    }
+
     /// Of a NIC and priority, whether it is a storm, and the share of the time in pause; none if it is neither a storm nor a slow receiver.
     pub(super) fn classify(
         &self,
@@ -209,7 +214,7 @@ impl Pausing<'_> {
         // Pause that has just begun may become a storm, and pause that has ended may be the rest of a storm.
         let has_lasted = has_settled(counter) && lately > MIN_PAUSE;
         let least = match self.stalled {
-            Some(stalled) if stalled >= STALLS => STORM,
+            _ if self.lacks_credits() => STORM,
             _ if self.receives_nothing => OF_IDLE,
             _ if self.has_narrow_link => STORM,
             Some(_) => UNSTALLED,
@@ -227,11 +232,17 @@ impl Pausing<'_> {
             storms.note(lane.0, now);
             return Some((true, most));
         }
+        let least = if self.has_narrow_link || self.lacks_credits() {
+            MIN_PAUSE
+        } else {
+            PAUSE_UNEXPLAINED
+        };
+        let limits = (least, PAUSE_WITHOUT_PAST);
         // A little pause while nothing arrives delays nothing.
         let is_slow = has_lasted
             && !was_storm
             && !self.receives_nothing
-            && past.is_new(lane, self.back_pressure, PAUSE_WITHOUT_PAST, now);
+            && past.is_new(lane, self.back_pressure, limits, now);
         is_slow.then_some((false, rate))
     }
 }
