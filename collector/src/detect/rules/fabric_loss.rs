@@ -3,7 +3,7 @@
 //! The sender gets negative acknowledgments, the receiver finds gaps. A cable at a host does that to everything that
 //! one NIC sends or receives (see [`edge`]); where many NICs of several nodes send what never arrives, and many others
 //! miss it, the loss is at a switch that they share. Where switches count bytes, one of them may not send what it receives
-//! (see [`inside`]); else hosts cannot determine which of them it is: all that lie on every path are named.
+//! (see [`inside`]); else hosts cannot determine which of them it is: all that lie on most paths are named.
 
 mod broken;
 mod congestion;
@@ -11,6 +11,7 @@ mod edge;
 mod inside;
 mod retransmits;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 
@@ -51,7 +52,7 @@ const EXPLAINED: f64 = 0.3;
 /// Most pairs of a sender and a receiver whose paths are evaluated.
 const MOST_PAIRS: usize = 64;
 /// Share of the paths of the switch that is on most of them from which another may lose the packets as well.
-const ON_MOST: f64 = 0.75;
+const ON_MOST: f64 = 0.6;
 
 /// What drivers call negative acknowledgments that a sender gets: mlx5, bnxt_re, rxe.
 const SENT_IN_VAIN: [&str; 3] = ["packet_seq_err", "seq_err_naks_rcvd", "rcvd_seq_err"];
@@ -377,9 +378,9 @@ fn errors_of(history: &NodeHistory, port: Option<&RdmaPort>) -> f64 {
         + rate(&NIC_PHY_CRC_ERRORS, None)
 }
 
-/// Switches on every path from a sender to a receiver; in a fabric of rails NICs of one device talk to each
-/// other.
-fn on_every_way(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Vec<Part> {
+/// Switches on most paths from senders to receivers, the one that is on the most of them first; in a fabric of rails NICs of one
+/// device talk to each other.
+fn on_most_ways(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Vec<Part> {
     let leaves = |losses: &Losses<'_>| -> BTreeSet<(RdmaDevice, SwitchName)> {
         let leaf = |loss: &Loss<'_>| Some((loss.port.device.clone(), loss.leaf(view.fabric)?));
         losses.0.iter().filter_map(leaf).collect()
@@ -391,6 +392,8 @@ fn on_every_way(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -
         .filter(|((device, from), (other, to))| device == other && from != to)
         .map(|((_, from), (_, to))| (from.min(to), from.max(to)))
         .collect();
+    let ends = pairs.iter().flat_map(|(a, b)| [(*a).clone(), (*b).clone()]);
+    let leaves: BTreeSet<Part> = ends.map(Part::Switch).collect();
     let ways = pairs.into_iter().take(MOST_PAIRS);
     let ways = ways.filter_map(|(a, b)| view.routes.between(view.fabric, a, b));
     let mut counts: BTreeMap<Part, usize> = BTreeMap::new();
@@ -410,10 +413,12 @@ fn on_every_way(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -
     }
     // In a fabric of three levels the cores are on no path within a pod, and the switches below them on all of those.
     let least = ON_MOST * most as f64;
-    let shared = counts
-        .into_iter()
-        .filter(|(_, count)| *count as f64 >= least);
-    shared.map(|(part, _)| part).collect()
+    let mut shared: Vec<_> = counts.into_iter().collect();
+    shared
+        .retain(|(part, count)| *count == most || *count as f64 >= least && !leaves.contains(part));
+    // Equal ones stay in the order of their names.
+    shared.sort_by_key(|(_, count)| Reverse(*count));
+    shared.into_iter().map(|(part, _)| part).collect()
 }
 
 /// Whether packets of a switch's ports were reported lately.
@@ -429,7 +434,7 @@ fn counts_packets(view: &View<'_>, part: &Part) -> bool {
 }
 
 fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Option<Evidence> {
-    let switches = on_every_way(view, senders, receivers);
+    let switches = on_most_ways(view, senders, receivers);
     // Where their counters are read, these name the cable or the queue that loses.
     if switches.iter().any(|switch| counts_packets(view, switch)) {
         return None;

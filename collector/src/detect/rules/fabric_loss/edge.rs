@@ -16,7 +16,7 @@ use railscope_model::metric::RDMA_TRANSPORT_EVENTS;
 
 use super::{
     EXPLAINED, LOSS_SECONDS, Losses, MIN_LOST, MIN_RATE, NAME, broken, congestion, errors_of,
-    leaf_of, on_every_way,
+    leaf_of, on_most_ways,
 };
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::EDGE_LOSSY;
@@ -155,7 +155,7 @@ pub(super) fn evidence(
             !broken::explain(view, *nic, &nics, lost.sent.max(lost.missed))
         });
         unexplained.filter_map(|(nic, lost)| {
-            let path = || on_every_way(view, senders, receivers);
+            let path = || on_most_ways(view, senders, receivers);
             edge(view, nic, &lost, path)
         })
     });
