@@ -107,3 +107,12 @@ fn another_speed_of_one_cable_is_named_with_both() {
         &["nic/n0:mlx5_0:1-switch/leaf-a:2 4xNDR to 4xHDR"],
     );
 }
+
+/// A switch that reports rates only, beside a sweep.
+#[test]
+fn the_same_speed_by_its_ethernet_name_is_no_change() {
+    let whole = net([0, 0, 1, 1], 4);
+    check(&whole, &whole.replace("4xNDR", "400G"), &[]);
+    let slower = diff(&fabric(&whole), &fabric(&whole.replace("4xNDR", "200G")));
+    assert!(!slower.is_empty());
+}

@@ -124,6 +124,13 @@ impl LinkSpeed {
         self.speed.ends_with('G')
     }
 
+    /// Whether both may be the same setting of a link: they are equal, or InfiniBand and Ethernet names of one data rate. A source
+    /// that reports only the rate has an Ethernet name for it.
+    pub fn agrees_with(self, other: Self) -> bool {
+        let is_one_rate = self.bytes_per_second() == other.bytes_per_second();
+        self == other || self.is_ethernet() != other.is_ethernet() && is_one_rate
+    }
+
     /// Data rate of the whole link.
     pub fn bytes_per_second(self) -> f64 {
         let lane = LANE_GBITS
@@ -235,6 +242,12 @@ mod tests {
             (50e9, "400G")
         );
         assert_eq!(LinkSpeed::ethernet(51e9), None);
+        let [ndr, hdr, wide] = ["4xNDR", "4xHDR", "8xHDR"].map(|text| text.parse().expect("IB"));
+        assert!(ethernet.agrees_with(ndr) && wide.agrees_with(ethernet) && hdr.agrees_with(hdr));
+        assert!(
+            !ethernet.agrees_with(hdr) && !ndr.agrees_with(wide),
+            "another rate or width"
+        );
         for text in ["", "???", "4x", "3xHDR", "4xZDR", "HDR", "1x400G", "3G"] {
             assert!(text.parse::<LinkSpeed>().is_err(), "{text}");
         }

@@ -145,7 +145,7 @@ fn cable_changes(older: &Fabric, newer: &Fabric, changes: &mut Vec<Change>) {
             newer.link(*now).and_then(|(link, _)| link.speed),
         );
         if let (Some(from), Some(to)) = speeds
-            && from != to
+            && !from.agrees_with(to)
             && let Some(cable) = ends_of(newer, *now)
         {
             changes.push(Change::SpeedChanged { cable, from, to });
