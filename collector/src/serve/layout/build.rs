@@ -102,6 +102,10 @@ impl Layout {
                 _ => {}
             }
         }
+        let rails = rails_of_devices(nics.iter().map(|nic| (nic.1, nic.2.as_str())));
+        for (_, rail, device, ..) in &mut nics {
+            *rail = rail.or_else(|| rails.get(device).copied()?);
+        }
         nics.sort_by(|a, b| {
             (a.0, a.1.is_none(), a.1)
                 .cmp(&(b.0, b.1.is_none(), b.1))
@@ -418,6 +422,19 @@ fn most<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
         .map(|(value, _)| value)
 }
 
+/// The rail of each device name that has the same on all nodes where it has one. A NIC without a link has none: it is shown with
+/// its peers.
+fn rails_of_devices<'a>(
+    nics: impl Iterator<Item = (Option<u16>, &'a str)>,
+) -> BTreeMap<String, Option<u16>> {
+    let mut rails: BTreeMap<String, Option<u16>> = BTreeMap::new();
+    for (rail, device) in nics.filter(|(rail, _)| rail.is_some()) {
+        let known = rails.entry(device.to_owned()).or_insert(rail);
+        *known = known.filter(|known| Some(*known) == rail);
+    }
+    rails
+}
+
 fn column_title(rail: Option<u16>, device: &str) -> String {
     rail.map_or_else(|| device.to_owned(), |rail| format!("rail {rail}"))
 }
@@ -433,4 +450,27 @@ fn columns<'a>(nics: impl Iterator<Item = (Option<u16>, &'a str)>) -> Vec<String
     keys.into_iter()
         .map(|(_, rail, device)| column_title(rail, device))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nic_without_a_link_has_the_rail_of_its_device_on_other_nodes() {
+        let nics = [
+            (Some(0), "mlx5_0"),
+            (None, "mlx5_0"),
+            (Some(1), "mlx5_1"),
+            (Some(2), "mlx5_1"),
+            (Some(1), "mlx5_1"),
+            (None, "mlx5_2"),
+        ];
+        let rails = rails_of_devices(nics.into_iter());
+        let of = |device: &str| rails.get(device).copied().flatten();
+        assert_eq!(
+            ["mlx5_0", "mlx5_1", "mlx5_2"].map(of),
+            [Some(0), None, None]
+        );
+    }
 }
