@@ -32,6 +32,11 @@ impl Write for Escaper<'_, '_> {
     }
 }
 
+/// Opens an element for what may be wider than a phone; without a mouse the focused element scrolls.
+pub(super) fn scrolling(label: &'static str) -> String {
+    format!("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{label}\">")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

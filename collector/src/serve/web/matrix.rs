@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use super::Look;
 use super::fabric::{incident_link, mark, tile};
 use super::heat;
-use super::html::Esc;
+use super::html::{Esc, scrolling};
 use crate::serve::layout::{Condition, Health, Host, Layout, Nic, Unit};
 use crate::serve::wire::witnesses;
 use crate::serve::{phrases, wire};
@@ -76,6 +76,7 @@ fn leaves(out: &mut String, look: &Look<'_>) -> fmt::Result {
     if many {
         heat::map(out, look, rails)?;
     }
+    out.push_str(&scrolling("Leaves by rail"));
     out.push_str("<table class=\"matrix\"><thead><tr><th scope=\"col\">unit</th>");
     for rail in 0..rails {
         write!(out, "<th scope=\"col\">{rail}</th>")?;
@@ -119,7 +120,7 @@ fn leaves(out: &mut String, look: &Look<'_>) -> fmt::Result {
             Esc(names.unwrap_or_default())
         )?;
     }
-    out.push_str("</tbody></table>\n");
+    out.push_str("</tbody></table></div>\n");
     let ill = layout.units.iter().filter(|unit| !is_well(unit)).count();
     if many {
         writeln!(
@@ -141,6 +142,7 @@ pub(super) fn nodes(
 ) -> fmt::Result {
     let layout = &look.snapshot.layout;
     legend(out, layout)?;
+    out.push_str(&scrolling("Nodes by rail"));
     out.push_str("<table class=\"matrix\"><thead><tr><th scope=\"col\">node</th><th scope=\"col\" title=\"the node itself: GPUs, PCIe, power\">host</th>");
     for column in &layout.columns {
         write!(
@@ -170,7 +172,7 @@ pub(super) fn nodes(
         }
         out.push_str("</tbody>");
     }
-    out.push_str("</table>\n");
+    out.push_str("</table></div>\n");
     if places.len() > limit {
         writeln!(
             out,

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::html::Esc;
+use super::html::{Esc, scrolling};
 use crate::jobs::collective_times::CollectiveTail;
 use crate::jobs::step_tails::{Share, StepTail};
 use crate::serve::api::tails::QUANTILES;
@@ -15,7 +15,8 @@ pub(super) fn table(out: &mut String, tails: &[StepTail]) -> fmt::Result {
         );
         return Ok(());
     }
-    out.push_str("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Step times of jobs\"><table class=\"figures\"><thead><tr><th scope=\"col\">job</th><th scope=\"col\">steps</th>");
+    out.push_str(&scrolling("Step times of jobs"));
+    out.push_str("<table class=\"figures\"><thead><tr><th scope=\"col\">job</th><th scope=\"col\">steps</th>");
     for (_, q) in QUANTILES {
         write!(out, "<th scope=\"col\">p{}</th>", 100.0 * q)?;
     }
@@ -45,7 +46,9 @@ pub(super) fn collectives(out: &mut String, tails: &[CollectiveTail]) -> fmt::Re
     if tails.is_empty() {
         return Ok(());
     }
-    out.push_str("<h2>Transfer times of collectives</h2>\n<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Transfer times of collectives\"><table class=\"figures\"><thead><tr><th scope=\"col\">job</th><th scope=\"col\">collective</th><th scope=\"col\">bytes</th><th scope=\"col\">count</th>");
+    out.push_str("<h2>Transfer times of collectives</h2>\n");
+    out.push_str(&scrolling("Transfer times of collectives"));
+    out.push_str("<table class=\"figures\"><thead><tr><th scope=\"col\">job</th><th scope=\"col\">collective</th><th scope=\"col\">bytes</th><th scope=\"col\">count</th>");
     for (_, q) in QUANTILES {
         write!(out, "<th scope=\"col\">p{}</th>", 100.0 * q)?;
     }

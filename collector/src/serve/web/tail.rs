@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::html::Esc;
+use super::html::{Esc, scrolling};
 use super::{Look, step_times};
 use crate::classes::{HOST_STALLS, HOST_STEAL, NOISY_NEIGHBOUR, PATH_SLOW, UPLINK_JITTER};
 use crate::detect::tails::{Causes, ClassTail, Quantile, STALLS_SECONDS, Slow};
@@ -105,8 +105,8 @@ fn verdict(out: &mut String, look: &Look<'_>) -> fmt::Result {
 }
 
 fn classes(out: &mut String, classes: &[ClassTail]) -> fmt::Result {
-    // Wider than a phone; without a mouse the focused element scrolls.
-    out.push_str("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Path classes\"><table class=\"figures\"><thead><tr><th scope=\"col\">path class</th><th scope=\"col\">nodes</th><th scope=\"col\">timed probes</th><th scope=\"col\">lost</th>");
+    out.push_str(&scrolling("Path classes"));
+    out.push_str("<table class=\"figures\"><thead><tr><th scope=\"col\">path class</th><th scope=\"col\">nodes</th><th scope=\"col\">timed probes</th><th scope=\"col\">lost</th>");
     for (_, q) in QUANTILES {
         write!(out, "<th scope=\"col\">p{}</th>", 100.0 * q)?;
     }
