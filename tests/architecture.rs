@@ -56,7 +56,7 @@ const PURE: &[&str] = &[
 ];
 
 /// Where the collector may know of wire formats: at its edges.
-const SERIALISES: &[&str] = &[
+const SERIALIZES: &[&str] = &[
     "collector/src/serve",
     "collector/src/sources/collectives",
     "collector/src/config",
@@ -207,7 +207,7 @@ fn wire_types_live_at_the_edge_of_the_collector() {
     forbid(
         "wire types live at the edges of the collector",
         &["serde", "serde_json", "Serialize", "Deserialize"],
-        |source| below(source, &["collector/src"]) && !below(source, SERIALISES),
+        |source| below(source, &["collector/src"]) && !below(source, SERIALIZES),
     );
 }
 

@@ -143,7 +143,7 @@ const SCENES: &[(&str, &str, Option<&str>)] = &[
     ("miswired-cable", "8", Some("miscabled-rail")),
     ("flapping-optic", "8", Some("port-flapping")),
     ("noisy-vm-host", "8", Some("host-steal")),
-    ("spine-grey-failure", "32", Some("uplink-lossy")),
+    ("spine-gray-failure", "32", Some("uplink-lossy")),
     ("jittery-uplink", "32", Some("uplink-jitter")),
     ("your-code", "8", None),
     ("pfc-storm", "8", Some("pfc-storm")),

@@ -37,7 +37,7 @@ fn a_cable_cut_on_a_real_subnet_is_named_that_one_alone_until_it_is_back() {
 
     let verdict = collector.verdict();
     assert!(
-        verdict.contains(r#"kind="rail-optimised""#) && verdict.contains(r#"levels="2""#),
+        verdict.contains(r#"kind="rail-optimized""#) && verdict.contains(r#"levels="2""#),
         "{verdict}"
     );
     // 256 to hosts and as many uplinks.
@@ -185,7 +185,7 @@ fn every_kind_of_fabric_comes_back_from_a_real_subnet_cable_by_cable() {
         "fat-tree-3tier",
         "fat-tree-oversubscribed",
         "host-grouped",
-        "rail-optimised-3tier",
+        "rail-optimized-3tier",
     ] {
         let path = root()
             .join("tests/fabrics")

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use namespace::Namespace;
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::fabric::Kind;
-use railscope_collector::fabric::lldp::text::parse_neighbours;
+use railscope_collector::fabric::lldp::text::parse_neighbors;
 use railscope_exporter::sources::lldp::parse_json0;
 use railscope_model::fabric::{LinkKind, Timestamp, Witness};
 use railscope_model::identity::NodeName;
@@ -222,7 +222,7 @@ impl Site {
             analyzer.ingest_reading(&node, &host.reading(), at);
         }
         for switch in &self.switches {
-            let told = parse_neighbours(&switch.lldpctl());
+            let told = parse_neighbors(&switch.lldpctl());
             analyzer.take_switch(&switch.name.parse().expect("a name"), told, at);
         }
         analyzer.tick(at)
@@ -302,7 +302,7 @@ fn a_leaf_spine_of_real_lldpd_is_read_cable_by_cable_and_a_moved_cable_is_seen()
     let verdict = &view.verdict;
     assert_eq!(
         (&verdict.kind, verdict.levels, &verdict.switches_by_tier[..]),
-        (&Kind::RailOptimised, 2, &[UNITS * RAILS, SPINES][..]),
+        (&Kind::RailOptimized, 2, &[UNITS * RAILS, SPINES][..]),
         "{verdict}"
     );
     assert_eq!(

@@ -470,7 +470,7 @@ fn a_collector_that_sweeps_itself_names_a_cut_cable_and_says_what_sweeping_costs
     let source = format!("device = \"{}\"", subnet.device());
     let collector = Collector::start_from(&subnet, &source);
     let verdict = collector.verdict();
-    assert!(verdict.contains(r#"kind="rail-optimised""#), "{verdict}");
+    assert!(verdict.contains(r#"kind="rail-optimized""#), "{verdict}");
     for name in [
         r#"railscope_collector_sweep_mads_total{result="answered"} "#,
         r#"railscope_collector_sweep_duration_seconds{phase="counters"} "#,

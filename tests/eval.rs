@@ -19,9 +19,9 @@ const PLAIN: &[&str] = &[
     "gpu-thermal",
 ];
 
-/// Two scalable units of two rails, small enough for a build without optimisation.
+/// Two scalable units of two rails, small enough for a build without optimization.
 const FABRIC: &str = "[fabric]\nnodes = 8\nnics_per_node = 2\ngpus_per_node = 2\n\
-    wiring = { kind = 'rail-optimised', nodes_per_su = 4 }\nswitches = { radix = 8 }\n";
+    wiring = { kind = 'rail-optimized', nodes_per_su = 4 }\nswitches = { radix = 8 }\n";
 
 fn eval(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(RAILSCOPE)
@@ -106,7 +106,7 @@ fn rules_that_probe_name_a_dark_port_and_nobody_where_nothing_is_broken() {
 
 /// The same units on an Ethernet whose switches are not read, and whose exporters probe each other.
 const PROBED: &str = "[fabric]\nnodes = 8\nnics_per_node = 2\ngpus_per_node = 2\ntransport = 'roce'\n\
-    routing = 'ecmp'\nwiring = { kind = 'rail-optimised', nodes_per_su = 4 }\n\
+    routing = 'ecmp'\nwiring = { kind = 'rail-optimized', nodes_per_su = 4 }\n\
     switches = { radix = 8 }\n[probes]\n";
 
 #[test]

@@ -213,11 +213,7 @@ fn port_registers_that_are_denied_or_not_there_are_a_status_and_no_error() {
         let errors = r#"railscope_source_errors_total{source="gpu"}"#;
         assert_eq!(node.value(errors), Some(0.0), "{status}");
         let device = r#"railscope_source_status{source="gpu",device="0",status="denied"}"#;
-        assert_eq!(
-            node.value(device),
-            None,
-            "a feature does not colour its GPU"
-        );
+        assert_eq!(node.value(device), None, "a feature does not color its GPU");
     }
 }
 

@@ -7,7 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::config::Config;
-use railscope_collector::fabric::lldp::text::parse_neighbours;
+use railscope_collector::fabric::lldp::text::parse_neighbors;
 use railscope_collector::serve::router::router;
 use railscope_collector::status::{Snapshot, State};
 use railscope_exporter::sources::probe::{MOST_FLOWS, ProbeList};
@@ -51,7 +51,7 @@ fn collector() -> (Router, Vec<String>) {
         analyzer.ingest_reading(name, &reading, NOW);
     }
     for (switch, text) in lldp::switches(&cluster) {
-        analyzer.take_switch(&switch, parse_neighbours(&text), NOW);
+        analyzer.take_switch(&switch, parse_neighbors(&text), NOW);
     }
     let state = State::new(&Config::default(), || NOW);
     state.publish(Snapshot::new(analyzer.tick(NOW)));

@@ -103,7 +103,7 @@ fn check(name_of_case: &str, cluster: &Cluster) {
     for ((node, host), exporter) in nodes.zip(&exporters) {
         let nics = &plan.nics[host.nics.clone()];
         let mut reading = NodeRows::new(node, nics).read(node);
-        assert_eq!(reading.normalise(), 0, "a series twice");
+        assert_eq!(reading.normalize(), 0, "a series twice");
         let mut direct = series(&Page::new(Arc::new(reading)).write(Format::Text, Profile::Full));
         direct.retain(|series, _| name(series) != PROBE);
         let page_of = |profile| {
@@ -352,7 +352,7 @@ fn a_roce_node_says_the_same_directly() {
 }
 
 #[test]
-fn lldp_neighbours_are_the_wiring_cable_by_cable_and_nobody_writes_a_subnet() {
+fn lldp_neighbors_are_the_wiring_cable_by_cable_and_nobody_writes_a_subnet() {
     let mut cluster = Cluster::new(roce(3), 3).expect("a cluster");
     for cause in ["miscabled-rail", "port-down"] {
         let fault = examples::fault(&cluster, cause, 9, 1.0).expect(cause);

@@ -11,7 +11,7 @@ use crate::support::{RAILSCOPE, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const CLUSTER: &str =
-    "nodes = 3\nnode = 'gb200-nvl72'\nwiring = { kind = 'rail-optimised', nodes_per_su = 32 }\n";
+    "nodes = 3\nnode = 'gb200-nvl72'\nwiring = { kind = 'rail-optimized', nodes_per_su = 32 }\n";
 
 fn simulate(folder: &Path, cluster: &str, more: &[&str]) -> (bool, String) {
     let file = folder.join("cluster.toml");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use railscope_collector::analyzer::Analyzer;
-use railscope_collector::fabric::lldp::text::parse_neighbours;
+use railscope_collector::fabric::lldp::text::parse_neighbors;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::fabric::{Confidence, Kind, Verdict, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
@@ -41,11 +41,11 @@ fn verdict(wiring: &Wiring) -> Verdict {
 #[test]
 fn the_collector_sees_what_the_simulator_wired() {
     for (name, kind, levels) in [
-        ("rail-optimised-3tier", Kind::RailOptimised, 3),
-        ("rail-optimised-cores", Kind::RailOptimised, 3),
+        ("rail-optimized-3tier", Kind::RailOptimized, 3),
+        ("rail-optimized-cores", Kind::RailOptimized, 3),
         ("rail-only", Kind::RailOnly, 2),
-        ("dual-plane", Kind::RailOptimised, 2),
-        ("mixed-generations", Kind::RailOptimised, 2),
+        ("dual-plane", Kind::RailOptimized, 2),
+        ("mixed-generations", Kind::RailOptimized, 2),
         ("fat-tree-oversubscribed", Kind::FatTree, 2),
         ("fat-tree-3tier", Kind::FatTree, 3),
         ("host-grouped", Kind::HostGrouped, 2),
@@ -82,7 +82,7 @@ fn a_fabric_of_any_nodes_is_the_same_fabric() {
         let verdict = verdict(&Wiring::plan(&spec).expect("a plan"));
         assert_eq!(
             (&verdict.kind, verdict.levels, verdict.confidence),
-            (&Kind::RailOptimised, 2, Confidence::High),
+            (&Kind::RailOptimized, 2, Confidence::High),
             "{name}:\n{verdict}"
         );
         println!("{name}: {verdict}");
@@ -138,7 +138,7 @@ fn cables(fabric: &Fabric) -> BTreeSet<String> {
 
 #[test]
 fn of_a_roce_cluster_lldp_gives_the_very_graph_that_the_simulator_wired() {
-    for name in ["rail-optimised-3tier", "rail-only", "host-grouped"] {
+    for name in ["rail-optimized-3tier", "rail-only", "host-grouped"] {
         let spec = ClusterSpec {
             transport: Transport::Roce,
             ..spec(name)
@@ -158,7 +158,7 @@ fn of_a_roce_cluster_lldp_gives_the_very_graph_that_the_simulator_wired() {
             by_hosts.verdict
         );
         for (switch, text) in lldp::switches(&cluster) {
-            analyzer.take_switch(&switch, parse_neighbours(&text), NOW);
+            analyzer.take_switch(&switch, parse_neighbors(&text), NOW);
         }
         let view = analyzer.tick(NOW.plus_seconds(5.0));
         assert_eq!(cables(&view.fabric), cables(&truth), "{name}");
@@ -185,7 +185,7 @@ fn switches_of_a_roce_cluster_that_break_are_named_with_the_gpus_routed_over_the
         (spine, Effect::SwitchDown(SwitchDown {}), "switch-down", 64),
     ] {
         let fabric = "nodes = 8\ntransport = 'roce'\nswitches = { radix = 64, uplinks = 8 }\n\
-                      wiring = { kind = 'rail-optimised', nodes_per_su = 4 }";
+                      wiring = { kind = 'rail-optimized', nodes_per_su = 4 }";
         let spec: ClusterSpec = toml::from_str(fabric).expect("a fabric");
         let mut cluster = Cluster::new(spec, 1).expect("a cluster");
         let fault = Fault {
@@ -211,7 +211,7 @@ fn switches_of_a_roce_cluster_that_break_are_named_with_the_gpus_routed_over_the
             // LLDP is read less often than counters, and reports the previous state until then.
             for (switch, text) in lldp::switches(&cluster) {
                 if seconds % 60 == 5 {
-                    analyzer.take_switch(&switch, parse_neighbours(&text), at);
+                    analyzer.take_switch(&switch, parse_neighbors(&text), at);
                 }
             }
             view = analyzer.tick(at);

@@ -154,12 +154,12 @@ fn show_says_plans_and_seen_fabrics_apart() {
     let (status, said, _) = run(&["show"], &[&plan]);
     assert_eq!(status, Some(0));
     assert!(
-        said.starts_with("PLANNED, not seen: rail-optimised fat-tree, 2 levels"),
+        said.starts_with("PLANNED, not seen: rail-optimized fat-tree, 2 levels"),
         "{said}"
     );
     let (_, said, _) = run(&["show"], &[&seen]);
     assert!(
-        said.starts_with("rail-optimised fat-tree, 2 levels (confidence high)"),
+        said.starts_with("rail-optimized fat-tree, 2 levels (confidence high)"),
         "{said}"
     );
     let (_, json, _) = run(&["show", "--json"], &[&seen]);
@@ -262,7 +262,7 @@ fn a_running_collector_shows_lints_exports_and_tells_two_times_apart() {
     wait_for("a verdict", patience, || {
         let (status, said, error) = run(&["show", url], &[]);
         let known =
-            status == Some(0) && said.starts_with("here: rail-optimised fat-tree, 2 levels");
+            status == Some(0) && said.starts_with("here: rail-optimized fat-tree, 2 levels");
         if known {
             Ok(())
         } else {

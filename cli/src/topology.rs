@@ -336,8 +336,8 @@ fn site_text(site: &Site) -> String {
             text += "PLANNED, not seen: ";
         }
         text += &verdict.to_string();
-    } else if site.neighbours {
-        text += &diff::neighbours(site);
+    } else if site.neighbors {
+        text += &diff::neighbors(site);
     }
     for contested in &site.contested {
         text += &format!("  WRONG      {contested}\n");
@@ -375,7 +375,7 @@ fn lint_files(files: &Files, plans: &[PathBuf], as_json: bool) -> anyhow::Result
     let defects = defects(&site);
     // The view of one device has no topology type, but cables to check.
     let one_device = || {
-        site.neighbours
+        site.neighbors
             .then(|| judge(&site.fabric, &SubnetMerge::default()))
     };
     let findings: Vec<Finding> = match site.verdict.clone().or_else(one_device) {

@@ -68,14 +68,14 @@ pub const CLASSES: &[&Class] = &[
     &PFC_DEADLOCK,
     &UPLINK_LOSSY,
     &EDGE_LOSSY,
-    &ECMP_POLARISED,
+    &ECMP_POLARIZED,
     &GPU_MEMORY,
     &NVLINK_ERRORS,
     &MISCABLED_RAIL,
     &LINK_ERRORS,
     &UPLINK_JITTER,
     &PATH_SLOW,
-    &NOISY_NEIGHBOUR,
+    &NOISY_NEIGHBOR,
     &POWER_LIMIT,
     &GPU_THERMAL,
 ];
@@ -395,15 +395,15 @@ pub static PATH_SLOW: Class = Class {
 };
 
 /// A switch uses only some of its uplinks.
-pub static ECMP_POLARISED: Class = Class {
-    name: "ecmp-polarised",
+pub static ECMP_POLARIZED: Class = Class {
+    name: "ecmp-polarized",
     severity: Severity::Warning,
     title: "Switch uses only some of its uplinks",
     action: "Give the switch a different hash seed or more hash fields than the switch before it; then restart the job.",
 };
 
 /// Traffic from outside the job uses its NIC.
-pub static NOISY_NEIGHBOUR: Class = Class {
+pub static NOISY_NEIGHBOR: Class = Class {
     name: "noisy-neighbour",
     severity: Severity::Warning,
     title: "Other traffic uses the NIC",

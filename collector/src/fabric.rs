@@ -32,7 +32,7 @@ pub use crate::fabric::graph::tiers::{Tiers, tiers};
 pub use diff::{Change, Ends, Socket, diff, has_cables, net};
 pub use lid_routes::LidRoutes;
 pub use lldp::{
-    Contradiction, End, Heard, HostWords, Interfaces, LldpMerge, Mac, Neighbors, Neighbour,
+    Contradiction, End, Heard, HostWords, Interfaces, LldpMerge, Mac, Neighbor, Neighbors,
     PortNumber, Said, SwitchNumber, SwitchPorts, SwitchWords, Told, Words, Wrong, merge_lldp,
     neighbors_of_switches,
 };

@@ -22,7 +22,7 @@ use crate::store::BAD_LINES_LIMIT;
 pub const OWN_KIND: &str = "railscope";
 
 /// Maximum number of metric names that are checked to recognize an exporter. Real exporters have less than 2,000.
-const RECOGNISED_BY: usize = 4_096;
+const RECOGNIZED_BY: usize = 4_096;
 
 /// Mappings that come with Railscope: file name and text.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -107,7 +107,7 @@ impl Default for Mappings {
 
 /// What a scrape is.
 #[derive(Debug, Clone)]
-pub enum Recognised {
+pub enum Recognized {
     /// Railscope's own.
     Own,
     /// Another exporter's.
@@ -159,7 +159,7 @@ impl Mappings {
     }
 
     /// Recognizes the exporter of a scrape body by its first metric names; `None` if no mapping has any of them.
-    pub fn recognise(&self, page: &str) -> Option<Recognised> {
+    pub fn recognize(&self, page: &str) -> Option<Recognized> {
         let mut names: HashSet<&str> = HashSet::new();
         let (mut newest, mut bad_lines) = ("", 0);
         for line in exposition::parse(page) {
@@ -180,14 +180,14 @@ impl Mappings {
             }
             newest = name;
             if name.starts_with("railscope_") && !of_collector(name) {
-                return Some(Recognised::Own);
+                return Some(Recognized::Own);
             }
-            if names.len() >= RECOGNISED_BY {
+            if names.len() >= RECOGNIZED_BY {
                 break;
             }
         }
         let known = |mapping: &&Arc<Mapping>| names.iter().any(|name| mapping.knows(name));
-        self.0.iter().find(known).cloned().map(Recognised::Foreign)
+        self.0.iter().find(known).cloned().map(Recognized::Foreign)
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Site {
     pub plan: Option<WiringPlan>,
     /// Whether cables were reported by single devices for their own ports; then those of others are
     /// not known.
-    pub neighbours: bool,
+    pub neighbors: bool,
     /// The devices that reported: nodes and switches.
     pub tellers: BTreeSet<Part>,
     /// Ports with contradictory cables, which are ignored.
@@ -56,7 +56,7 @@ impl Site {
             verdict: None,
             seen: true,
             plan: None,
-            neighbours: false,
+            neighbors: false,
             tellers: BTreeSet::new(),
             contested: Vec::new(),
             placements: Vec::new(),
@@ -75,7 +75,7 @@ impl Site {
                 Document::Page(page) => pages.push((node_name(&opened.file), page)),
                 Document::Cables(plan, Told::Planned) => planned.push(plan),
                 Document::Cables(cabling, told) => {
-                    site.neighbours |= told == Told::ByOneEnd;
+                    site.neighbors |= told == Told::ByOneEnd;
                     // The reporting end is first.
                     let tellers = cabling
                         .cables
@@ -107,7 +107,7 @@ impl Site {
             site.judge(&pages, subnets, now);
         } else if !seen.cables.is_empty() {
             // Only reports of one device can be wrong about the port at the far end.
-            if site.neighbours {
+            if site.neighbors {
                 (seen, site.contested) = settle(seen);
             }
             site.draw(&once(seen), now);
@@ -145,7 +145,7 @@ impl Site {
         self.fabric = plan_fabric(plan, now, None);
         assign_rails(&mut self.fabric);
         let mut sweep = SubnetMerge::default();
-        if self.neighbours {
+        if self.neighbors {
             let parts = self.fabric.vertices().map(|(_, vertex)| &vertex.part);
             let silent = parts.filter(|part| matches!(part, Part::Host(_) | Part::Switch(_)));
             let silent: Vec<_> = silent.filter(|part| !self.tellers.contains(part)).collect();
@@ -157,7 +157,7 @@ impl Site {
             }
         }
         // The view of one device is no fabric.
-        if !self.neighbours || self.tellers.len() > 1 {
+        if !self.neighbors || self.tellers.len() > 1 {
             self.verdict = Some(judge(&self.fabric, &sweep));
         }
     }

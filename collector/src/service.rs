@@ -79,7 +79,7 @@ pub(crate) enum Event {
         held: Option<Held>,
     },
     /// What a switch reports about its neighbors, or why it could not be read.
-    Neighbours {
+    Neighbors {
         switch: SwitchName,
         told: Result<Told, String>,
         at: Timestamp,

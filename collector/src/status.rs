@@ -139,7 +139,7 @@ pub const MAD_RESULTS: [&str; 5] = ["answered", "repeated", "unanswered", "refus
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TargetState {
     /// Which exporter its scrape was recognized to be, where the configuration does not specify it.
-    pub recognised: Option<Arc<str>>,
+    pub recognized: Option<Arc<str>>,
     /// Result of the last scrape; `None` before the first has ended.
     pub last: Option<ScrapeResult>,
     /// Whether the last scrape brought samples; a scrape with some bad lines still does.
@@ -154,7 +154,7 @@ impl TargetState {
     /// Kind of the exporter: what the configuration reports, or what its scrape was recognized to
     /// be.
     pub fn exporter<'a>(&'a self, target: &'a Target) -> &'a str {
-        let kind = target.kind.as_ref().or(self.recognised.as_ref());
+        let kind = target.kind.as_ref().or(self.recognized.as_ref());
         kind.map_or(OWN_KIND, |kind| kind)
     }
 }
@@ -391,7 +391,7 @@ impl State {
     /// Notes which exporter a target was recognized to be.
     pub fn record_kind(&self, target: &Target, kind: &Arc<str>) {
         if let Some(state) = self.targets().all.get_mut(target) {
-            state.recognised = Some(Arc::clone(kind));
+            state.recognized = Some(Arc::clone(kind));
         }
     }
 

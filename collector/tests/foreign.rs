@@ -6,7 +6,7 @@ use std::path::Path;
 
 use expect_test::expect_file;
 use railscope_collector::analyzer::{Analyzer, ClusterView};
-use railscope_collector::mapping::{Mappings, Recognised, Translation, Translator};
+use railscope_collector::mapping::{Mappings, Recognized, Translation, Translator};
 use railscope_collector::store::source_id::{Speaker, Subject};
 use railscope_model::fabric::Timestamp;
 
@@ -65,13 +65,13 @@ pub(crate) fn page(kind: &str) -> String {
 }
 
 #[test]
-fn every_exporter_s_page_is_recognised_and_becomes_the_readings_of_its_golden_file() {
+fn every_exporter_s_page_is_recognized_and_becomes_the_readings_of_its_golden_file() {
     let mappings = Mappings::default();
     for kind in mappings.kinds().skip(1) {
         let page = page(kind);
-        let recognised = mappings.recognise(&page);
-        let Some(Recognised::Foreign(mapping)) = recognised else {
-            unreachable!("{kind}: {recognised:?}");
+        let recognized = mappings.recognize(&page);
+        let Some(Recognized::Foreign(mapping)) = recognized else {
+            unreachable!("{kind}: {recognized:?}");
         };
         assert_eq!(&*mapping.kind, kind);
         let mut translator = Translator::new(mapping, about(kind));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::fabric::Kind;
-use railscope_collector::fabric::{Neighbour, Told};
+use railscope_collector::fabric::{Neighbor, Told};
 use railscope_model::fabric::{LinkKind, Presence, Timestamp, Witness};
 use railscope_model::identity::{NodeName, SwitchName};
 use railscope_model::metric::SWITCH_PORT_UP;
@@ -114,11 +114,11 @@ impl Cluster {
                     (name == *b).then_some((b_port, a, a_port))
                 }
             });
-            let neighbours = ends
+            let neighbors = ends
                 .map(|(local, system, port)| heard(local, system, port))
                 .collect();
             let told = Told {
-                neighbours,
+                neighbors,
                 unparsed: 0,
                 ..Told::default()
             };
@@ -141,8 +141,8 @@ impl Cluster {
     }
 }
 
-fn heard(local: &str, system: &str, port: &str) -> Neighbour {
-    Neighbour {
+fn heard(local: &str, system: &str, port: &str) -> Neighbor {
+    Neighbor {
         local: local.to_owned(),
         chassis: format!("chassis of {system}"),
         port: port.to_owned(),
@@ -232,7 +232,7 @@ fn with_the_switches_words_the_whole_fabric_is_known() {
     );
     assert_eq!(
         (&view.verdict.kind, view.verdict.levels),
-        (&Kind::RailOptimised, 2),
+        (&Kind::RailOptimized, 2),
         "{}",
         view.verdict
     );
@@ -259,7 +259,7 @@ fn a_cable_moved_to_another_leaf_is_seen_and_a_swap_is_one_incident() {
 }
 
 #[test]
-fn a_silent_neighbour_is_unknown_while_the_port_is_up_and_lost_when_it_goes_down() {
+fn a_silent_neighbor_is_unknown_while_the_port_is_up_and_lost_when_it_goes_down() {
     let mut cluster = Cluster::new().with_spines(2);
     cluster.watch(3);
     let quiet = |port: &mut Port| port.chassis.clear();
@@ -397,7 +397,7 @@ fn a_port_that_two_nics_claim_is_believed_of_neither_unless_the_switch_says_whic
     );
 
     let told = Told {
-        neighbours: vec![heard("swp1", "n0", "eth0")],
+        neighbors: vec![heard("swp1", "n0", "eth0")],
         unparsed: 0,
         ..Told::default()
     };
@@ -416,7 +416,7 @@ fn a_port_that_two_nics_claim_is_believed_of_neither_unless_the_switch_says_whic
 }
 
 #[test]
-fn what_a_switch_says_and_what_its_neighbours_were_told_is_one_cable() {
+fn what_a_switch_says_and_what_its_neighbors_were_told_is_one_cable() {
     let mut cluster = Cluster::new();
     for ports in &mut cluster.ports {
         // SONiC advertises an alias of the port.
@@ -430,7 +430,7 @@ fn what_a_switch_says_and_what_its_neighbours_were_told_is_one_cable() {
         )
     };
     let told = Told {
-        neighbours: (0..NODES).map(told).collect(),
+        neighbors: (0..NODES).map(told).collect(),
         unparsed: 0,
         ..Told::default()
     };

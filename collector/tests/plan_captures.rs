@@ -72,11 +72,11 @@ fn answer(file: &str, text: &str) -> String {
 const CAPTURES: &[(&str, &str)] = &[
     (
         "ib_topology/selene.compute.ibnetdiscover",
-        "ibnetdiscover: rail-optimised fat-tree, 3 levels (confidence high)",
+        "ibnetdiscover: rail-optimized fat-tree, 3 levels (confidence high)",
     ),
     (
         "ib_topology/topograph-dgx-ndr.ibnetdiscover",
-        "ibnetdiscover: rail-optimised fat-tree, 2 levels (confidence medium)",
+        "ibnetdiscover: rail-optimized fat-tree, 2 levels (confidence medium)",
     ),
     (
         "ib_topology/topograph-single-ca-bad.ibnetdiscover",

@@ -27,11 +27,11 @@ fn check(fixture: &str, expected: &Expect) {
 }
 
 #[test]
-fn a_rail_optimised_fabric_is_seen_as_one() {
+fn a_rail_optimized_fabric_is_seen_as_one() {
     check(
         "rail-2tier",
         &expect![[r#"
-            rail-optimised fat-tree, 2 levels (confidence high)
+            rail-optimized fat-tree, 2 levels (confidence high)
               switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
               hosts      4; 16 NICs
               evidence   4 of 4 host-bearing leaves carry one rail
@@ -73,7 +73,7 @@ fn a_missing_rail_is_named_by_host_rail_and_device() {
     check(
         "rail-missing",
         &expect![[r#"
-            rail-optimised fat-tree, 2 levels (confidence high)
+            rail-optimized fat-tree, 2 levels (confidence high)
               switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
               hosts      4; 15 NICs
               evidence   4 of 4 host-bearing leaves carry one rail
@@ -95,7 +95,7 @@ fn crossed_cables_are_named_as_a_pair() {
     check(
         "rail-swapped",
         &expect![[r#"
-            rail-optimised fat-tree, 2 levels (confidence high)
+            rail-optimized fat-tree, 2 levels (confidence high)
               switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
               hosts      4; 16 NICs
               evidence   2 of 4 host-bearing leaves carry one rail; 2 carry one but for single cables
@@ -118,7 +118,7 @@ fn service_hosts_on_a_spine_and_a_management_leaf_bend_no_tier() {
     check(
         "rail-service",
         &expect![[r#"
-            rail-optimised fat-tree, 2 levels (confidence high)
+            rail-optimized fat-tree, 2 levels (confidence high)
               switches   7: 5 leaves, 2 spines; 6 aggregation nodes inside them
               hosts      8: 4 compute, 4 service; 20 NICs
               service    few NICs by design: login-1 (1), login-2 (1), login-3 (1), ufm-01 (1)
@@ -141,7 +141,7 @@ fn a_truncated_sweep_is_partial_and_never_trusted() {
     check(
         "truncated",
         &expect![[r#"
-            rail-optimised fat-tree, 2 levels (confidence low)
+            rail-optimized fat-tree, 2 levels (confidence low)
             PARTIAL SWEEP: what follows is not the whole fabric
               switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
               hosts      4; 16 NICs
@@ -168,7 +168,7 @@ fn debris_costs_nothing_but_trust() {
     check(
         "debris",
         &expect![[r#"
-            rail-optimised fat-tree, 2 levels (confidence low)
+            rail-optimized fat-tree, 2 levels (confidence low)
             PARTIAL SWEEP: what follows is not the whole fabric
               switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
               hosts      4; 16 NICs
@@ -228,7 +228,7 @@ fn exporters_names_win_over_the_subnets() {
         .collect();
     assert_eq!(parts, ["nic/gpu-1:mlx5_0", "switch/leaf"]);
     assert_eq!(
-        fabric.neighbours(nic).count(),
+        fabric.neighbors(nic).count(),
         1,
         "the cable is connected to the exporter's NIC"
     );
@@ -254,7 +254,7 @@ fn an_exporters_nic_of_that_name_with_another_guid_is_another_nic() {
         },
     );
     merge_subnet(&mut fabric, &parse_ibnetdiscover(&net.text()), Timestamp(1));
-    assert_eq!(fabric.neighbours(nic).count(), 0);
+    assert_eq!(fabric.neighbors(nic).count(), 0);
     assert_eq!(fabric.count_parts()["nic"], 2);
 }
 

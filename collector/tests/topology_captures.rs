@@ -25,11 +25,11 @@ fn with_capture(test: &str, file: &str, check: impl FnOnce(&Subnet, &Verdict)) {
 }
 
 #[test]
-fn selene_is_a_rail_optimised_fabric_of_three_levels() {
-    let test = "selene_is_a_rail_optimised_fabric_of_three_levels";
+fn selene_is_a_rail_optimized_fabric_of_three_levels() {
+    let test = "selene_is_a_rail_optimized_fabric_of_three_levels";
     with_capture(test, "selene.compute.ibnetdiscover", |subnet, verdict| {
         assert_eq!((subnet.counts.problems, subnet.counts.unread), (0, 0));
-        assert_eq!((&verdict.kind, verdict.levels), (&Kind::RailOptimised, 3));
+        assert_eq!((&verdict.kind, verdict.levels), (&Kind::RailOptimized, 3));
         assert_eq!(verdict.confidence, Confidence::High);
         // Leaves LGnn-nn and MLGnn-nn, spines CSPINE and MSPINE, cores CCORE: according to the names.
         assert_eq!(verdict.switches_by_tier, [204, 322, 140]);
@@ -68,7 +68,7 @@ fn the_ndr_capture_lacks_a_leaf_and_has_a_crossed_pair() {
         "topograph-dgx-ndr.ibnetdiscover",
         |subnet, verdict| {
             assert_eq!(subnet.counts.problems, 0);
-            assert_eq!((&verdict.kind, verdict.levels), (&Kind::RailOptimised, 2));
+            assert_eq!((&verdict.kind, verdict.levels), (&Kind::RailOptimized, 2));
             assert_eq!(verdict.switches_by_tier, [31, 9]);
             let complete: usize = verdict
                 .wiring

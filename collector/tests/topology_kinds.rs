@@ -254,7 +254,7 @@ fn networks_of_the_same_hosts_are_planes_equal_or_not() {
     {
         let verdict = verdict(&planes(rails));
         let structure = &verdict.structure;
-        assert_eq!(verdict.kind, Kind::RailOptimised, "{verdict}");
+        assert_eq!(verdict.kind, Kind::RailOptimized, "{verdict}");
         assert_eq!(structure.split, Split::Planes, "{verdict}");
         assert_eq!(
             (structure.planes(), structure.rails()),
@@ -385,7 +385,7 @@ fn twin_switches_with_cables_between_them_leave_a_tree_one() {
     let verdict = verdict(&net);
     assert_eq!(
         (&verdict.kind, verdict.levels),
-        (&Kind::RailOptimised, 2),
+        (&Kind::RailOptimized, 2),
         "{verdict}"
     );
     assert_eq!(verdict.switches_by_tier, [12, 4], "{verdict}");

@@ -63,7 +63,7 @@ fn cable(view: &ClusterView) -> (bool, Timestamp) {
     let leaf = view.fabric.find(&leaf).expect("the leaf");
     let mut near = view
         .fabric
-        .neighbours(spine)
+        .neighbors(spine)
         .filter(|near| near.peer == leaf);
     let link = near.next().expect("the cable").link;
     (link.is_present(), link.seen())

@@ -85,7 +85,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
     // Packets sent and not received are counters of switches: the evidence is on Railscope's own web page.
     Route {
-        scene: "spine-grey-failure",
+        scene: "spine-gray-failure",
         class: "uplink-lossy",
         panels: &[LIST, (Board::Incident, "This incident")],
     },

@@ -180,7 +180,7 @@ pub fn sample_once(machine: &Machine) -> NodeReading {
         all.extend(&reading);
         all.push_status(sampler.name(), "", status);
     }
-    all.normalise();
+    all.normalize();
     all
 }
 

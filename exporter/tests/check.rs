@@ -31,7 +31,7 @@ fn whole_machines() {
 #[test]
 fn the_table_as_json_has_every_row_and_names_its_verdicts() {
     let report = check::run(&ours("hgx-h100-ib"));
-    let json = serde_json::to_value(&report).expect("serialises");
+    let json = serde_json::to_value(&report).expect("serializes");
     let rows = json["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), report.rows.len());
     assert_eq!(json["node"]["name"], "hgx-1");

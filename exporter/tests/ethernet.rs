@@ -226,7 +226,7 @@ fn a_recording_that_makes_no_sense_costs_its_values_and_is_said() {
 }
 
 #[test]
-fn pfc_frames_come_from_data_centre_bridging_where_the_driver_counts_none() {
+fn pfc_frames_come_from_data_center_bridging_where_the_driver_counts_none() {
     let temp = tempfile::tempdir().expect("a temporary directory");
     nic(temp.path(), Some("other"), "");
     let row = |on: &str, off: &str| {

@@ -77,7 +77,7 @@ impl Log {
     fn sample_any(&mut self) -> (Presence, Vec<String>) {
         let mut reading = NodeReading::default();
         let presence = self.sampler.sample(&mut reading).expect("readable");
-        reading.normalise();
+        reading.normalize();
         let faults = reading.samples().iter().filter(|sample| {
             FAMILIES
                 .iter()

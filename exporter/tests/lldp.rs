@@ -211,7 +211,7 @@ fn lldpd_is_asked_where_it_runs_and_packets_where_it_does_not() {
     let mut source = NeighborSource::new(&NetworkAccess::Kernel {
         lldpctl: lldpctl.clone(),
     });
-    let found = source.neighbors(&[]).expect("neighbours");
+    let found = source.neighbors(&[]).expect("neighbors");
     assert_eq!((found.found, found.without_lldpd), (asked.0, None));
     drop(own);
     assert_eq!(ask(&lldpctl), Err(Miss::Absent));

@@ -24,7 +24,7 @@ struct Said {
 fn sample(sampler: &mut dyn Sampler) -> Said {
     let mut reading = NodeReading::default();
     let presence = sampler.sample(&mut reading).expect("a sample");
-    reading.normalise();
+    reading.normalize();
     let line = |sample: &Sample| {
         let labels: Vec<&str> = sample.labels.values().collect();
         let name = sample.metric.name.trim_start_matches("railscope_");

@@ -52,7 +52,7 @@ fn gpu(ordinal: u8) -> String {
 fn sample(machine: &Machine) -> (Presence, NodeReading) {
     let mut reading = NodeReading::default();
     let presence = sampler("workload", machine).sample(&mut reading);
-    reading.normalise();
+    reading.normalize();
     (presence.expect("a sample"), reading)
 }
 

@@ -25,7 +25,7 @@ fn reading() -> NodeReading {
             reading.push_full(metric, &labels, series * 1_234_567_891);
         }
     }
-    reading.normalise();
+    reading.normalize();
     reading
 }
 

@@ -72,7 +72,7 @@ pub type LinkId = EdgeIndex<u32>;
 
 /// One edge seen from one of its ends.
 #[derive(Debug, Clone, Copy)]
-pub struct Neighbour<'a> {
+pub struct Neighbor<'a> {
     /// The edge.
     pub id: LinkId,
     /// The edge's data.
@@ -155,10 +155,10 @@ impl Fabric {
     /// The edge of the same kind between the same ports. It is searched from both ends at once: one of them may have
     /// many edges.
     fn twin(&self, a: PartId, b: PartId, link: &Link) -> Option<LinkId> {
-        let joins = |near: &Neighbour<'_>, peer, ports| {
+        let joins = |near: &Neighbor<'_>, peer, ports| {
             near.peer == peer && near.link.kind == link.kind && ports == link.ports
         };
-        let mut ends = self.neighbours(a).zip(self.neighbours(b));
+        let mut ends = self.neighbors(a).zip(self.neighbors(b));
         ends.find_map(|(at_a, at_b)| {
             if joins(&at_a, b, (at_a.port, at_a.peer_port)) {
                 Some(at_a.id)
@@ -253,17 +253,17 @@ impl Fabric {
     }
 
     /// Edges at one part. A cable from a switch to itself shows up once for each of its two ports.
-    pub fn neighbours(&self, id: PartId) -> impl Iterator<Item = Neighbour<'_>> {
+    pub fn neighbors(&self, id: PartId) -> impl Iterator<Item = Neighbor<'_>> {
         self.graph.edges(id).flat_map(move |edge| {
             let link = edge.weight();
-            let forward = Neighbour {
+            let forward = Neighbor {
                 id: edge.id(),
                 link,
                 peer: edge.target(),
                 port: link.ports.0,
                 peer_port: link.ports.1,
             };
-            let backward = Neighbour {
+            let backward = Neighbor {
                 peer: edge.source(),
                 port: link.ports.1,
                 peer_port: link.ports.0,
@@ -279,7 +279,7 @@ impl Fabric {
             let near = if stored_forward {
                 forward
             } else {
-                Neighbour {
+                Neighbor {
                     port: link.ports.1,
                     peer_port: link.ports.0,
                     ..forward
@@ -319,16 +319,16 @@ impl Fabric {
     }
 
     /// Where a cable of this name is plugged in: the part that names it, and what it joins that with.
-    pub fn find_cable(&self, cable: &Part) -> Option<(PartId, Neighbour<'_>)> {
+    pub fn find_cable(&self, cable: &Part) -> Option<(PartId, Neighbor<'_>)> {
         self.cables_named(cable).next()
     }
 
     /// As [`Fabric::find_cable`]: a port from which a cable was moved has, as long as that is remembered, two of a name.
-    pub fn cables_named(&self, cable: &Part) -> impl Iterator<Item = (PartId, Neighbour<'_>)> {
+    pub fn cables_named(&self, cable: &Part) -> impl Iterator<Item = (PartId, Neighbor<'_>)> {
         let end = self.naming_end(cable);
         end.into_iter().flat_map(|(near, port)| {
             let cables = self
-                .neighbours(near)
+                .neighbors(near)
                 .filter(move |far| far.link.kind == LinkKind::Cable && far.port == port);
             cables.map(move |far| (near, far))
         })
@@ -386,7 +386,7 @@ mod tests {
 
     fn ends(fabric: &Fabric, id: PartId) -> Vec<(u16, String, u16)> {
         let mut ends: Vec<_> = fabric
-            .neighbours(id)
+            .neighbors(id)
             .map(|near| {
                 (
                     near.port,

@@ -282,7 +282,7 @@ impl NodeReading {
 
     /// Sorts samples in the order of the exposition (catalogue, then labels) and drops those whose series
     /// is already there; the first one stays. Returns how many it dropped.
-    pub fn normalise(&mut self) -> usize {
+    pub fn normalize(&mut self) -> usize {
         let before = self.samples.len();
         self.samples.sort_by(|a, b| a.key().cmp(&b.key()));
         self.samples
@@ -346,13 +346,13 @@ mod tests {
     use crate::metric::{GPU_ENERGY, GPU_POWER};
 
     #[test]
-    fn normalise_orders_by_catalogue_and_labels_and_counts_what_it_drops() {
+    fn normalize_orders_by_catalogue_and_labels_and_counts_what_it_drops() {
         let mut reading = NodeReading::default();
         reading.push(&GPU_ENERGY, &Labels::new(["1"]), 2.0);
         reading.push(&GPU_POWER, &Labels::new(["1"]), 3.0);
         reading.push(&GPU_POWER, &Labels::new(["0"]), 1.0);
         reading.push(&GPU_POWER, &Labels::new(["0"]), 9.0);
-        assert_eq!(reading.normalise(), 1);
+        assert_eq!(reading.normalize(), 1);
         let order: Vec<_> = reading
             .samples()
             .iter()

@@ -70,7 +70,7 @@ fn reading() -> impl Strategy<Value = NodeReading> {
                 value,
             );
         }
-        reading.normalise();
+        reading.normalize();
         reading
     })
 }

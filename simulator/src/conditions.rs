@@ -55,7 +55,7 @@ pub(crate) struct PortCondition {
     /// What becomes of packets that arrive.
     pub(crate) receive: Receive,
     /// Share of the port's bandwidth, in each direction, that another function of the same NIC uses.
-    pub(crate) neighbour: f64,
+    pub(crate) neighbor: f64,
 }
 
 /// What a NIC does with packets that arrive.
@@ -158,7 +158,7 @@ pub(crate) struct Conditions {
     /// Lanes at whose beginning a switch drops packets and counts them, and the share of packets.
     pub(crate) discards: Vec<(Lane, f64)>,
     /// Switches whose hash uses only so many of the ports among which it should choose.
-    pub(crate) polarised: Vec<(usize, usize)>,
+    pub(crate) polarized: Vec<(usize, usize)>,
     /// Lanes that wait for each other in a cycle.
     pub(crate) deadlocked: Vec<Lane>,
     /// By lane: bytes per second that it can move.
@@ -180,7 +180,7 @@ impl Conditions {
             speed: built.cable_of(nic).map(|cable| cable.speed),
             errors: None,
             receive: Receive::Works,
-            neighbour: 0.0,
+            neighbor: 0.0,
         };
         let gpus = |host: &Host| {
             let healthy = GpuCondition::healthy(&host.kind.shape().gpu);
@@ -201,7 +201,7 @@ impl Conditions {
             vanishing: Vec::new(),
             delays: Vec::new(),
             discards: Vec::new(),
-            polarised: Vec::new(),
+            polarized: Vec::new(),
             deadlocked: Vec::new(),
             capacity: Vec::new(),
         };
@@ -260,7 +260,7 @@ impl Conditions {
         let Some(port) = self.ports.get(cable) else {
             return 1.0;
         };
-        let goodput = port.errors.map_or(1.0, ErrorRates::goodput) * (1.0 - port.neighbour);
+        let goodput = port.errors.map_or(1.0, ErrorRates::goodput) * (1.0 - port.neighbor);
         if self.wiring.on_own_rail(cable) == Some(false) {
             goodput * FOREIGN_LEAF_EFFICIENCY
         } else {
@@ -276,10 +276,10 @@ impl Conditions {
     }
 
     /// Bytes per second that a neighbor moves through a port in each direction.
-    pub(crate) fn neighbour_of(&self, nic: usize) -> f64 {
+    pub(crate) fn neighbor_of(&self, nic: usize) -> f64 {
         let port = &self.ports[nic];
         let wire = port.speed.map_or(0.0, LinkSpeed::bytes_per_second);
-        wire * WIRE_EFFICIENCY * port.neighbour
+        wire * WIRE_EFFICIENCY * port.neighbor
     }
 
     /// Whether the receiver behind a NIC drains less than its cable delivers.
@@ -344,7 +344,7 @@ impl Conditions {
             (a.ends, a.lit) == (b.ends, b.lit) && (!speeds_matter || a.speed == b.speed)
         };
         self.losses == other.losses
-            && self.polarised == other.polarised
+            && self.polarized == other.polarized
             && cables.into_iter().all(alike)
     }
 }

@@ -165,7 +165,7 @@ effects! {
     "host-steal" Steal in host: "The hypervisor takes the processors of a node away briefly (steal time).";
     "slow-receiver" SlowReceiver in host: "The memory of a node accepts data more slowly than its NICs receive it.";
     "pfc-storm" PfcStorm in roce: "The receive pipe of a NIC is stuck, and it pauses its switch continuously.";
-    "ecmp-polarised" EcmpPolarised in roce: "The ECMP hash of a switch uses only some of its uplinks.";
+    "ecmp-polarized" EcmpPolarized in roce: "The ECMP hash of a switch uses only some of its uplinks.";
     "switch-qos" SwitchQos in roce: "A switch discards packets of the priority that should be lossless.";
     "pfc-deadlock" PfcDeadlock in roce: "Switches pause each other permanently: a cyclic buffer dependency.";
     "mtu-mismatch" MtuMismatch in roce: "The interface of a NIC accepts smaller packets than its peers send.";

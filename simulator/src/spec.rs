@@ -20,7 +20,7 @@ pub use nodes::Group;
 /// nodes = 64
 /// node = "hgx-h100"
 /// [wiring]
-/// kind = "rail-optimised"
+/// kind = "rail-optimized"
 /// nodes_per_su = 32
 /// [switches]
 /// radix = 64
@@ -152,7 +152,8 @@ impl Speed {
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum WiringSpec {
     /// Rail `r` of all nodes of a scalable unit on one leaf; the rails meet further up.
-    RailOptimised {
+    #[serde(alias = "rail-optimised")]
+    RailOptimized {
         /// Nodes behind the same leaves.
         nodes_per_su: u16,
         /// Where the rails meet.
@@ -308,7 +309,7 @@ impl ClusterSpec {
             transport: Transport::default(),
             dcqcn: true,
             speed: None,
-            wiring: WiringSpec::RailOptimised {
+            wiring: WiringSpec::RailOptimized {
                 nodes_per_su: NODES_PER_SU,
                 rails_meet: RailsMeet::Spine,
             },
@@ -364,7 +365,7 @@ impl ClusterSpec {
         let down = self.switches.leaf_downlinks();
         let per_node = self.most_nics();
         match self.wiring {
-            WiringSpec::RailOptimised { nodes_per_su, .. }
+            WiringSpec::RailOptimized { nodes_per_su, .. }
             | WiringSpec::RailOnly { nodes_per_su } => within(
                 "wiring.nodes_per_su",
                 nodes_per_su,

@@ -161,7 +161,7 @@ fn a_receiver_without_buffers_drops_on_all_of_its_devices() {
 fn a_gray_cable_of_the_cloud_shows_at_those_who_send_over_it() {
     // Two nodes behind the same leaves, so that half of the ring uses uplinks.
     let spec = ClusterSpec {
-        wiring: WiringSpec::RailOptimised {
+        wiring: WiringSpec::RailOptimized {
             nodes_per_su: 2,
             rails_meet: RailsMeet::Spine,
         },

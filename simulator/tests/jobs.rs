@@ -67,7 +67,7 @@ fn corrupting(node: u16) -> Fault {
     }
 }
 
-const SMALL: &str = "nodes = 24\nwiring = { kind = 'rail-optimised', nodes_per_su = 4 }\nswitches = { radix = 8, tiers = 2, spines = 4 }\nnics_per_node = 1";
+const SMALL: &str = "nodes = 24\nwiring = { kind = 'rail-optimized', nodes_per_su = 4 }\nswitches = { radix = 8, tiers = 2, spines = 4 }\nnics_per_node = 1";
 
 fn step(cluster: &Cluster) -> Vec<f64> {
     let seconds = cluster.steps_seconds();

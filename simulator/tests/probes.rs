@@ -14,7 +14,7 @@ use railscope_simulator::show::readings::{Exporters, Probing, addresses};
 use railscope_simulator::spec::ClusterSpec;
 
 const ETHERNET: &str = "nodes = 8\nnics_per_node = 2\ngpus_per_node = 2\ntransport = 'roce'\nrouting = 'ecmp'\n\
-    wiring = { kind = 'rail-optimised', nodes_per_su = 4 }\nswitches = { radix = 32 }";
+    wiring = { kind = 'rail-optimized', nodes_per_su = 4 }\nswitches = { radix = 32 }";
 
 fn ethernet() -> Cluster {
     Cluster::new(toml::from_str::<ClusterSpec>(ETHERNET).expect("spec"), 1).expect("cluster")

@@ -47,8 +47,8 @@ fn balance(wiring: &Wiring, path: &Path) -> BTreeMap<Device, f64> {
 #[test]
 fn all_of_a_flow_leaves_its_source_and_comes_to_its_destination() {
     for name in [
-        "rail-optimised-3tier",
-        "rail-optimised-cores",
+        "rail-optimized-3tier",
+        "rail-optimized-cores",
         "fat-tree-oversubscribed",
         "fat-tree-3tier",
         "host-grouped",
@@ -80,10 +80,10 @@ fn all_of_a_flow_leaves_its_source_and_comes_to_its_destination() {
 fn ways_are_as_long_as_the_tiers_that_they_cross() {
     // (fabric, from node and slot, to node and slot, cables)
     for (name, from, to, cables) in [
-        ("rail-optimised-3tier", (0, 0), (1, 0), 2.0), // one leaf
-        ("rail-optimised-3tier", (0, 0), (0, 1), 4.0), // two rails of a unit: over a spine
-        ("rail-optimised-3tier", (0, 0), (39, 0), 6.0), // two pods: over a core
-        ("rail-optimised-cores", (0, 0), (0, 1), 6.0), // rails meet at the cores
+        ("rail-optimized-3tier", (0, 0), (1, 0), 2.0), // one leaf
+        ("rail-optimized-3tier", (0, 0), (0, 1), 4.0), // two rails of a unit: over a spine
+        ("rail-optimized-3tier", (0, 0), (39, 0), 6.0), // two pods: over a core
+        ("rail-optimized-cores", (0, 0), (0, 1), 6.0), // rails meet at the cores
         ("host-grouped", (0, 0), (0, 7), 2.0),
         ("dragonfly", (0, 0), (0, 1), 3.0), // two routers of a group
     ] {

@@ -187,7 +187,7 @@ fn a_job_uses_the_nics_that_all_of_its_nodes_have() {
 
 #[test]
 fn groups_and_shapes_stand_in_toml_and_what_does_not_fit_is_refused() {
-    let wiring = "wiring = { kind = 'rail-optimised', nodes_per_su = 32 }";
+    let wiring = "wiring = { kind = 'rail-optimized', nodes_per_su = 32 }";
     let parsed = |head: &str, tail: &str| {
         toml::from_str::<ClusterSpec>(&format!("nodes = 8\n{head}\n{wiring}\n{tail}"))
     };

@@ -43,7 +43,7 @@ fn node_of(cluster: &Cluster, part: &Part) -> usize {
 }
 
 #[test]
-fn the_port_of_a_noisy_neighbour_moves_more_than_its_job_and_its_peers() {
+fn the_port_of_a_noisy_neighbor_moves_more_than_its_job_and_its_peers() {
     let (truth, before, cluster) = with("noisy-neighbour");
     let bytes = growth(&before, &cluster, Counter::PortXmitData);
     let nics = &cluster.plan().nics;

@@ -284,7 +284,7 @@ fn groups_of_a_dragonfly_are_joined_all_to_all_inside_and_alike_outside() {
 fn changes_move_and_remove_cables_and_nothing_else() {
     let with = |changes: &str| {
         let text = format!(
-            "nodes = 40\nwiring = {{ kind = 'rail-optimised', nodes_per_su = 32 }}\n{changes}"
+            "nodes = 40\nwiring = {{ kind = 'rail-optimized', nodes_per_su = 32 }}\n{changes}"
         );
         toml::from_str::<ClusterSpec>(&text).expect("a description")
     };
@@ -415,7 +415,7 @@ fn a_description_stands_in_toml() {
     let spec = spec(32);
     let text = toml::to_string(&spec).expect("toml");
     assert_eq!(toml::from_str::<ClusterSpec>(&text), Ok(spec.clone()));
-    let short = "nodes = 32\nwiring = { kind = \"rail-optimised\", nodes_per_su = 32 }";
+    let short = "nodes = 32\nwiring = { kind = \"rail-optimized\", nodes_per_su = 32 }";
     assert_eq!(toml::from_str::<ClusterSpec>(short), Ok(spec));
     let error = toml::from_str::<ClusterSpec>("nodes = 32\nspine = 4").expect_err("unknown key");
     assert!(error.to_string().contains("spine"), "{error}");
@@ -448,7 +448,7 @@ fn what_cannot_be_wired_is_refused_with_the_field() {
         with(|spec| spec.switches.spines = Some(2)),
         "switches.spines"
     );
-    let unit = |nodes_per_su| WiringSpec::RailOptimised {
+    let unit = |nodes_per_su| WiringSpec::RailOptimized {
         nodes_per_su,
         rails_meet: RailsMeet::Spine,
     };

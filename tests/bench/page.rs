@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::config::Config;
-use railscope_collector::fabric::lldp::text::parse_neighbours;
+use railscope_collector::fabric::lldp::text::parse_neighbors;
 use railscope_collector::serve::router::router;
 use railscope_collector::status::{Snapshot, State};
 use railscope_model::fabric::Timestamp;
@@ -109,7 +109,7 @@ fn watched(nodes: u16) -> State {
         }
         let told: BTreeMap<_, _> = lldp::switches(&cluster).into_iter().collect();
         for (switch, text) in told {
-            analyzer.take_switch(&switch, parse_neighbours(&text), at);
+            analyzer.take_switch(&switch, parse_neighbors(&text), at);
         }
         let begun = Instant::now();
         let view = analyzer.tick(at);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::lint::Finding;
-use railscope_collector::fabric::lldp::text::parse_neighbours;
+use railscope_collector::fabric::lldp::text::parse_neighbors;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_model::exposition::{Format, Page};
 use railscope_model::identity::Part;
@@ -43,7 +43,7 @@ fn heard(
         analyzer.take_subnet(parse_ibnetdiscover(&subnet), NOW);
     } else {
         for (switch, text) in lldp::switches(&cluster) {
-            analyzer.take_switch(&switch, parse_neighbours(&text), NOW);
+            analyzer.take_switch(&switch, parse_neighbors(&text), NOW);
         }
     }
     analyzer.tick(NOW).lint.to_vec()
@@ -145,7 +145,7 @@ fn in_a_roce_leaf_spine_each_slip_gives_its_finding_by_peers_and_by_the_plan() {
     let part = |text: &str| text.parse::<Part>().expect(text);
     let (one, other) = ("link/gpu-node-03:mlx5_2/1", "link/gpu-node-05:mlx5_4/1");
     let uplink = "link/leaf-su1-r2[swp17]";
-    let (rails, grouped) = ("rail-optimised-3tier", "host-grouped");
+    let (rails, grouped) = ("rail-optimized-3tier", "host-grouped");
     let missing = |cable: &str| vec![Change::Missing(part(cable))];
     let exchanged = vec![Change::Swapped([part(one), part(other)])];
     // Two units of two pods have no spines in common, so peers show the number of uplinks, but not their ends.

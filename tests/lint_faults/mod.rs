@@ -20,13 +20,13 @@ const NOW: Timestamp = Timestamp(1_754_493_083_000);
 
 /// A cluster on one of the fabrics of `tests/fabrics`, or a custom one.
 fn spec(name: &str) -> ClusterSpec {
-    if name == "rail-optimised" {
+    if name == "rail-optimized" {
         return ClusterSpec::demo(40).expect("a cluster");
     }
     if name == "twelve-units" {
         return ClusterSpec {
             nodes: 48,
-            ..spec("rail-optimised-3tier")
+            ..spec("rail-optimized-3tier")
         };
     }
     let path = root().join("tests/fabrics").join(name);
@@ -192,7 +192,7 @@ fn row(plan: &WiringPlan, end: &str) -> usize {
 /// Cabling errors by hand.
 const CABLES: &[Fault] = &[
     fault(
-        "rail-optimised",
+        "rail-optimized",
         Both,
         "missing-cable",
         &["link/gpu-node-03:mlx5_2/1"],
@@ -201,7 +201,7 @@ const CABLES: &[Fault] = &[
         },
     ),
     fault(
-        "rail-optimised-3tier",
+        "rail-optimized-3tier",
         Both,
         "missing-cable",
         &["link/leaf-su0-r0:17"],
@@ -255,7 +255,7 @@ const CABLES: &[Fault] = &[
         },
     ),
     fault(
-        "rail-optimised",
+        "rail-optimized",
         Both,
         "swapped-cables",
         &["link/gpu-node-03:mlx5_2/1", "link/gpu-node-05:mlx5_4/1"],
@@ -275,7 +275,7 @@ const CABLES: &[Fault] = &[
         |wiring, _| move_to(wiring, "link/gpu-node-03:mlx5_0/1", "leaf-8"),
     ),
     fault(
-        "rail-optimised",
+        "rail-optimized",
         Both,
         "moved-cable",
         &["link/gpu-node-03:mlx5_2/1"],
@@ -284,7 +284,7 @@ const CABLES: &[Fault] = &[
         },
     ),
     fault(
-        "rail-optimised",
+        "rail-optimized",
         Both,
         "cross-rail",
         &["link/gpu-node-35:mlx5_2/1"],
@@ -313,7 +313,7 @@ const CABLES: &[Fault] = &[
         |wiring, _| move_to(wiring, "link/p0-leaf-su0-r1:18", "p1-spine-1"),
     ),
     fault(
-        "rail-optimised",
+        "rail-optimized",
         Both,
         "unexpected-cable",
         &["link/leaf-su1-r0:9"],
@@ -331,7 +331,7 @@ const CABLES: &[Fault] = &[
         },
     ),
     fault(
-        "rail-optimised",
+        "rail-optimized",
         Plan,
         "other-port",
         &["link/gpu-node-35:mlx5_2/1"],
@@ -358,7 +358,7 @@ fn a_fault_of_the_cables_gives_its_finding_and_no_other() {
 /// Invisible from outside: a cable that is up, but slower or narrower than its peers.
 const SPEEDS: &[Fault] = &[
     fault(
-        "rail-optimised",
+        "rail-optimized",
         Both,
         "slow-cable",
         &["link/gpu-node-03:mlx5_2/1"],
@@ -367,7 +367,7 @@ const SPEEDS: &[Fault] = &[
         },
     ),
     fault(
-        "rail-optimised",
+        "rail-optimized",
         Both,
         "slow-cable",
         &["link/gpu-node-03:mlx5_2/1"],
@@ -402,7 +402,7 @@ fn a_slow_or_narrow_cable_is_found_beside_its_equals() {
 
 /// A leaf with fewer uplinks than its peers, where no single cable shows why.
 const UPLINKS: &[Fault] = &[fault(
-    "rail-optimised",
+    "rail-optimized",
     Peers,
     "uneven-uplinks",
     &["switch/leaf-su1-r0"],

@@ -5,7 +5,7 @@ use super::{By::Plan, Fault, check, fault, row};
 /// What was built is right, and the plan is not.
 pub(super) const PLANS: &[Fault] = &[
     fault(
-        "rail-optimised",
+        "rail-optimized",
         Plan,
         "unplanned-device",
         &["host/gpu-node-03"],
@@ -19,7 +19,7 @@ pub(super) const PLANS: &[Fault] = &[
         },
     ),
     fault(
-        "rail-optimised",
+        "rail-optimized",
         Plan,
         "wrong-plan",
         &["host/gpu-node-03", "host/gpu-node-04"],
@@ -50,7 +50,7 @@ pub(super) const PLANS: &[Fault] = &[
         },
     ),
     fault(
-        "rail-optimised",
+        "rail-optimized",
         Plan,
         "wrong-plan",
         &["link/gpu-node-03:mlx5_2/1", "link/gpu-node-05:mlx5_4/1"],
@@ -65,7 +65,7 @@ pub(super) const PLANS: &[Fault] = &[
         },
     ),
     fault(
-        "rail-optimised-3tier",
+        "rail-optimized-3tier",
         Plan,
         "wrong-plan",
         &["link/leaf-su0-r0:17"],

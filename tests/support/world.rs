@@ -264,7 +264,7 @@ fn culprit(part: &Part) -> Value {
 
 /// What the exporter would serve.
 fn exposition(mut reading: NodeReading) -> String {
-    reading.normalise();
+    reading.normalize();
     Page::new(Arc::new(reading)).write(Format::OpenMetrics, Profile::Default)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::classes::Severity;
 use railscope_collector::config::Target;
-use railscope_collector::fabric::lldp::text::parse_neighbours;
+use railscope_collector::fabric::lldp::text::parse_neighbors;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::mapping::{Mappings, Reader};
 use railscope_collector::store::source_id::Subject;
@@ -94,7 +94,7 @@ pub(super) fn rehearse(
             }
             // Only switches of an Ethernet report any.
             for (switch, text) in lldp::switches(&cluster) {
-                analyzer.take_switch(&switch, parse_neighbours(&text), at);
+                analyzer.take_switch(&switch, parse_neighbors(&text), at);
             }
             swept = Some(cluster.wiring().clone());
         }

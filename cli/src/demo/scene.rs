@@ -22,8 +22,8 @@ pub(super) const SCENES: &[(&str, &str)] = &[
     ("flapping-optic", include_str!("scenes/flapping-optic.toml")),
     ("noisy-vm-host", include_str!("scenes/noisy-vm-host.toml")),
     (
-        "spine-grey-failure",
-        include_str!("scenes/spine-grey-failure.toml"),
+        "spine-gray-failure",
+        include_str!("scenes/spine-gray-failure.toml"),
     ),
     ("jittery-uplink", include_str!("scenes/jittery-uplink.toml")),
     ("your-code", include_str!("scenes/your-code.toml")),
@@ -147,7 +147,7 @@ impl Scene {
 
 /// Clusters for causes that the usual one cannot have: one on Ethernet, and one whose switches can wait in a cycle.
 const OTHER_FABRICS: [&str; 2] = [
-    "nodes = 32\ntransport = 'roce'\nrouting = 'ecmp'\nwiring = { kind = 'rail-optimised', nodes_per_su = 16 }",
+    "nodes = 32\ntransport = 'roce'\nrouting = 'ecmp'\nwiring = { kind = 'rail-optimized', nodes_per_su = 16 }",
     "nodes = 32\ntransport = 'roce'\nwiring = { kind = 'dragonfly', routers_per_group = 4, nodes_per_group = 8, global_ports = 4 }",
 ];
 

@@ -207,7 +207,7 @@ mod tests {
                 uplinks: Some(4),
                 ..Switches::default()
             },
-            wiring: WiringSpec::RailOptimised {
+            wiring: WiringSpec::RailOptimized {
                 nodes_per_su: 4,
                 rails_meet: RailsMeet::Spine,
             },

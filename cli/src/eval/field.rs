@@ -28,8 +28,9 @@ fn kind(cause: &str) -> &'static str {
         "pcie-degraded" | "pcie-errors" | "pfc-storm" => "NIC",
         // What a node with a weak power supply shows.
         "gpu-power-brake" => "PSU",
-        "numa-affinity" | "pcie-redirected" | "switch-qos" | "ecmp-polarised"
-        | "ecmp-polarized" | "host-stalls" => "software",
+        "numa-affinity" | "pcie-redirected" | "switch-qos" | "ecmp-polarized" | "host-stalls" => {
+            "software"
+        }
         _ => "other",
     }
 }

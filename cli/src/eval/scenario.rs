@@ -22,10 +22,10 @@ const LONGEST_TICK_SECONDS: f64 = 60.0;
 /// A scenario as it is in its file:
 ///
 /// ```toml
-/// about = "Each kind of fault on a rail-optimised fabric."
+/// about = "Each kind of fault on a rail-optimized fabric."
 /// duration = "10m"
 /// expect = "alarm"
-/// fabric_file = "../fabrics/rail-optimised-3tier.toml"   # or the description itself in [fabric]
+/// fabric_file = "../fabrics/rail-optimized-3tier.toml"   # or the description itself in [fabric]
 ///
 /// [[draws]]
 /// cause = "each"

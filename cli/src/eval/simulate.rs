@@ -12,7 +12,7 @@ use railscope_collector::diagnose::incident::Incident;
 use railscope_collector::diagnose::stages::maintenance::Window;
 use railscope_collector::fabric::Told;
 use railscope_collector::fabric::addresses::Addresses;
-use railscope_collector::fabric::lldp::text::parse_neighbours;
+use railscope_collector::fabric::lldp::text::parse_neighbors;
 use railscope_collector::fabric::subnet::{
     Forwarding, Subnet, parse_forwarding, parse_ibnetdiscover,
 };
@@ -277,7 +277,7 @@ impl Watch {
             let names = wiring.switches.iter().map(|switch| silent(&switch.name));
             let mut told: BTreeMap<_, _> = names.collect();
             for (switch, text) in lldp::switches(cluster) {
-                told.insert(switch, parse_neighbours(&text));
+                told.insert(switch, parse_neighbors(&text));
             }
             self.told = Some((wiring.clone(), told));
         }
@@ -395,7 +395,7 @@ impl Watch {
 
 /// The exposition that the exporter would serve.
 fn page(mut reading: NodeReading) -> String {
-    reading.normalise();
+    reading.normalize();
     Page::new(Arc::new(reading)).write(Format::OpenMetrics, Profile::Full)
 }
 

@@ -14,7 +14,7 @@ pub(super) const RUNBOOKS: &[(&str, &str)] = runbooks! {
     "blind"
     "clock-stepped"
     "collector-down"
-    "ecmp-polarised"
+    "ecmp-polarized"
     "edge-lossy"
     "exporters-silent"
     "fabric-storm"

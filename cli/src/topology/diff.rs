@@ -245,7 +245,7 @@ fn insides(old: &NodeTopology, new: &NodeTopology, out: &mut Vec<Change>) {
 }
 
 /// The cables that one device reported about, as a list.
-pub(super) fn neighbours(site: &Site) -> String {
+pub(super) fn neighbors(site: &Site) -> String {
     let mut lines = BTreeSet::new();
     for (_, a, b, link) in site
         .fabric

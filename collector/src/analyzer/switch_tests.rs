@@ -464,8 +464,8 @@ fn named_of_leaves(
 }
 
 #[test]
-fn a_leaf_that_uses_few_uplinks_is_polarised_unless_its_flows_are_few_or_all_leaves_do() {
-    let polarised = ["ecmp-polarised switch/l2"];
+fn a_leaf_that_uses_few_uplinks_is_polarized_unless_its_flows_are_few_or_all_leaves_do() {
+    let polarized = ["ecmp-polarized switch/l2"];
     // All traffic of the leaf uses two uplinks.
     let two = |leaf: usize, up: usize| {
         if leaf == 2 {
@@ -474,7 +474,7 @@ fn a_leaf_that_uses_few_uplinks_is_polarised_unless_its_flows_are_few_or_all_lea
             1e9
         }
     };
-    assert_eq!(uplinks(2e8, two), polarised);
+    assert_eq!(uplinks(2e8, two), polarized);
     // Cables to switches that have hosts, too, as in a dragonfly, are no uplinks.
     let mut lab = Lab::default();
     for up in 0..8 {
@@ -482,7 +482,7 @@ fn a_leaf_that_uses_few_uplinks_is_polarised_unless_its_flows_are_few_or_all_lea
     }
     assert!(named_of_leaves(lab, 2e8, two).is_empty());
     // Eight flows, as large as the host's: two of eight uplinks are not a coincidence, four are.
-    assert_eq!(uplinks(1e9, two), polarised);
+    assert_eq!(uplinks(1e9, two), polarized);
     let half = |leaf, up| {
         if leaf == 2 {
             two(leaf, up / 2) / 2.0
@@ -491,7 +491,7 @@ fn a_leaf_that_uses_few_uplinks_is_polarised_unless_its_flows_are_few_or_all_lea
         }
     };
     assert!(uplinks(1e9, half).is_empty());
-    assert_eq!(uplinks(2e8, half), polarised);
+    assert_eq!(uplinks(2e8, half), polarized);
     // Two elephants, where others send eight times as much.
     let few = |leaf: usize, up: usize| two(leaf, up) / if leaf == 2 { 8.0 } else { 1.0 };
     assert!(uplinks(2e8, few).is_empty());

@@ -108,9 +108,7 @@ impl<'a> Sources<'a> {
     /// Whether the fabric before had a NIC of a node that is more than an interface: its RDMA ports may only be unknown for now.
     fn had_rdma(&self, node: &NodeName) -> bool {
         let host = self.older.find(&Part::Host(node.clone()));
-        let mut parts = host
-            .into_iter()
-            .flat_map(|host| self.older.neighbours(host));
+        let mut parts = host.into_iter().flat_map(|host| self.older.neighbors(host));
         parts.any(|part| match self.older.vertex(part.peer).equipment {
             Equipment::Nic { guid, pci, .. } => guid.is_some() || pci.is_some(),
             _ => false,

@@ -215,14 +215,14 @@ fn speeds<'a>(history: &'a NodeHistory, metric: &'static Metric) -> BTreeMap<&'a
 fn told_words<'a>(words: &mut SwitchWords<'a>, name: &SwitchName, told: &'a Told, at: Timestamp) {
     let switch = words.ports.speaker(name);
     words.unparsed += told.unparsed;
-    for neighbour in &told.neighbours {
-        let Some(near) = words.ports.own_port(switch, &neighbour.local) else {
+    for neighbor in &told.neighbors {
+        let Some(near) = words.ports.own_port(switch, &neighbor.local) else {
             words.unparsed += 1;
             continue;
         };
         words.heard.push(Heard {
             near,
-            said: Said::Switch(neighbour),
+            said: Said::Switch(neighbor),
             speed: None,
             at,
         });

@@ -182,7 +182,7 @@ pub fn gpus_behind(fabric: &Fabric, part: &Part) -> Vec<Part> {
             let host = fabric.find(&Part::Host(node.clone()));
             let near = host
                 .into_iter()
-                .flat_map(|host| fabric.neighbours(host))
+                .flat_map(|host| fabric.neighbors(host))
                 .map(|near| near.peer);
             let sits_there = |id: &PartId| match &fabric.vertex(*id).equipment {
                 Equipment::Gpu { pci: found, .. } | Equipment::Nic { pci: found, .. } => {
@@ -228,7 +228,7 @@ fn gpus_near(fabric: &Fabric, id: PartId) -> Vec<Part> {
     let vertex = fabric.vertex(id);
     let peers = |kind: LinkKind| {
         fabric
-            .neighbours(id)
+            .neighbors(id)
             .filter(move |near| near.link.kind == kind)
             .map(|near| near.peer)
     };

@@ -82,7 +82,7 @@ impl Probing {
             Equipment::Nic { rail, .. } => rail,
             _ => None,
         };
-        let mut cables = fabric.neighbours(nic).filter(|near| {
+        let mut cables = fabric.neighbors(nic).filter(|near| {
             let is_switch = matches!(fabric.vertex(near.peer).part, Part::Switch(_));
             near.link.kind == LinkKind::Cable && near.link.is_present() && is_switch
         });

@@ -155,7 +155,7 @@ fn is_in_use(fabric: &Fabric, older: &Fabric, (end, port): (PartId, u16)) -> boo
         return false;
     };
     fabric
-        .neighbours(id)
+        .neighbors(id)
         .any(|near| near.link.kind == LinkKind::Cable && near.port == port)
 }
 
@@ -165,7 +165,7 @@ fn restore_host(fabric: &mut Fabric, older: &Fabric, nic: PartId) {
         return;
     };
     if fabric
-        .neighbours(nic)
+        .neighbors(nic)
         .any(|near| near.link.kind == LinkKind::Inside)
     {
         return;
@@ -173,7 +173,7 @@ fn restore_host(fabric: &mut Fabric, older: &Fabric, nic: PartId) {
     let host = Part::Host(node);
     let Some(old) = older.find(&host) else { return };
     let inside = older
-        .neighbours(old)
+        .neighbors(old)
         .find(|near| near.link.kind == LinkKind::Inside)
         .map(|near| near.link.clone());
     if let Some(link) = inside {

@@ -183,8 +183,8 @@ const WRONG: &[(&str, &str)] = &[
         "3:13: record.max_bytes: \"9MB\": expected a size of at least \"10MB\", such as \"500MB\" or \"10GB\"",
     ),
     (
-        "[cluster]\nname = \"a\"\ncolour = 1",
-        "3:1: cluster.colour: unknown field `colour`, expected `name`",
+        "[cluster]\nname = \"a\"\ncolor = 1",
+        "3:1: cluster.color: unknown field `color`, expected `name`",
     ),
     (
         "[scrape]\ninterval = 5",

@@ -85,7 +85,7 @@ impl<'a> PauseGraph<'a> {
         if pauses.peek().is_none() {
             return;
         }
-        let cables = view.fabric.neighbours(id);
+        let cables = view.fabric.neighbors(id);
         let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
         let peers = cables.map(|near| (near.port, (near.peer, near.id)));
         let peers: HashMap<u16, (PartId, LinkId)> = peers.collect();
@@ -290,7 +290,7 @@ fn to_leaves(fabric: &Fabric, switch: PartId) -> HashMap<PartId, usize> {
     let mut queue = VecDeque::from([switch]);
     while let Some(at) = queue.pop_front() {
         let far = distance[&at];
-        for near in fabric.neighbours(at) {
+        for near in fabric.neighbors(at) {
             if near.link.kind != LinkKind::Cable || !near.link.is_present() {
                 continue;
             }

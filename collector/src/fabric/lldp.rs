@@ -19,7 +19,7 @@ use railscope_model::units::LinkSpeed;
 use rayon::prelude::*;
 
 use super::diff::has_cables;
-pub use crate::fabric::lldp::neighbors::{Neighbour, Said, Told, Wrong};
+pub use crate::fabric::lldp::neighbors::{Neighbor, Said, Told, Wrong};
 pub use ends::{End, PortNumber, SwitchNumber, SwitchPorts};
 pub use mac::Mac;
 use pairs::Pairs;
@@ -134,7 +134,7 @@ fn pairs<'a>(
         for (heard, known) in heard.iter().zip(known.collect::<Vec<_>>()) {
             match resolver.far(heard, known) {
                 Far::End(far) => pairs.add(heard, far),
-                Far::Host => report.host_neighbours += 1,
+                Far::Host => report.host_neighbors += 1,
                 Far::Management => report.management += 1,
                 Far::Stranger(name) => {
                     report.strangers.insert(name);

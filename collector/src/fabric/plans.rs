@@ -15,7 +15,7 @@ mod netq;
 mod node;
 mod placement;
 mod query;
-mod recognise;
+mod recognize;
 mod slurm;
 mod smi;
 mod subnets;
@@ -30,7 +30,7 @@ pub use hostlist::{compress as compress_hosts, expand as expand_hosts};
 pub use node::{Distance, Endpoint, NodeTopology};
 pub use placement::{Block, PlacedSwitch, Placement};
 pub use query::{Query, odd_nodes};
-pub use recognise::Format;
+pub use recognize::Format;
 pub use subnets::NodeNames;
 pub use switch::SwitchReport;
 
@@ -92,7 +92,7 @@ pub fn read(file: &str, text: &str, format: Option<Format>) -> Result<Opened, Ve
     let mut source = Source::new(file, text);
     let format = match format {
         Some(format) => format,
-        None => recognise::recognise(&source).map_err(|error| vec![error])?,
+        None => recognize::recognize(&source).map_err(|error| vec![error])?,
     };
     let one = |node| Document::Nodes(vec![node]);
     let planned = |plan| Document::Cables(plan, Told::Planned);

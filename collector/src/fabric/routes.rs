@@ -238,14 +238,14 @@ impl Routes {
     /// lowest neighbors; none of a switch that has NICs itself.
     pub fn below(&self, fabric: &Fabric, switch: PartId) -> Vec<PartId> {
         let tier = |switch: u32| self.tiers[switch as usize];
-        let near = fabric.neighbours(switch).map(|near| near.peer);
+        let near = fabric.neighbors(switch).map(|near| near.peer);
         let near: Vec<u32> = near
             .filter_map(|peer| self.numbers.get(&peer).copied())
             .collect();
         let lowest = near.iter().filter_map(|peer| tier(*peer)).min();
         let own = self.numbers.get(&switch).and_then(|own| tier(*own));
         let mut peers = fabric
-            .neighbours(switch)
+            .neighbors(switch)
             .map(|near| &fabric.vertex(near.peer).part);
         let has_nics = peers.any(|peer| matches!(peer, Part::Nic(..)));
         // Nothing is below one whose neighbors are all as high as it is, or higher.

@@ -57,7 +57,7 @@ fn an_exporter_is_recognized_by_its_first_names_only() {
     let known = "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\"} 30\n";
     for (names, is_known) in [(1_000, true), (100_000, false)] {
         let names: String = (0..names).map(|name| format!("n{name} 1\n")).collect();
-        let exporter = mappings.recognise(&(names + known));
+        let exporter = mappings.recognize(&(names + known));
         assert_eq!(exporter.is_some(), is_known);
     }
 }

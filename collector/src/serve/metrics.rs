@@ -83,7 +83,7 @@ fn page(state: &State, ports: &Ports) -> Page {
     if let (Ports::Too | Ports::Only, Some(snapshot)) = (ports, state.snapshot()) {
         push_ports(&mut reading, &snapshot);
     }
-    let doubles = reading.normalise();
+    let doubles = reading.normalize();
     if doubles > 0 {
         tracing::error!(
             doubles,

@@ -159,7 +159,7 @@ impl Verdict {
 /// The kind of a fabric as a label value.
 pub(crate) fn kind_word(kind: &Kind) -> &'static str {
     match kind {
-        Kind::RailOptimised => "rail-optimised",
+        Kind::RailOptimized => "rail-optimized",
         Kind::RailOnly => "rail-only",
         Kind::FatTree => "fat-tree",
         Kind::HostGrouped => "host-grouped",

@@ -124,7 +124,7 @@ impl Analysis {
                 self.analyzer
                     .take_collectives(found.operations, found.stuck, at);
             }
-            Event::Neighbours { switch, told, at } => self.analyzer.take_switch(&switch, told, at),
+            Event::Neighbors { switch, told, at } => self.analyzer.take_switch(&switch, told, at),
             // Its time is the caller's: `tick`.
             Event::Tick(_) => {}
         }

@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::SwitchSource;
 use crate::fabric::Told;
-use crate::fabric::lldp::text::parse_neighbours;
+use crate::fabric::lldp::text::parse_neighbors;
 use crate::health::SourceStatus;
 use crate::service::Event;
 use crate::sources::subnet::{Look, Source};
@@ -76,7 +76,7 @@ impl Follower {
             }
             problem = said;
             let switch = self.name.clone();
-            let event = Event::Neighbours { switch, told, at };
+            let event = Event::Neighbors { switch, told, at };
             if self.events.send(event).await.is_err() {
                 return;
             }
@@ -93,7 +93,7 @@ impl Follower {
                 None
             }
             Ok(Some(Look::Text(text))) => {
-                let told = parse_neighbours(&text.text);
+                let told = parse_neighbors(&text.text);
                 match &told {
                     Ok(_) => self.note(SourceStatus::Ok, Some(text.at), None),
                     Err(why) => self.note(SourceStatus::Failed, None, Some(why.clone())),

@@ -161,7 +161,7 @@ impl<'p> Reader<'p> {
             let known = self.template.as_ref();
             let known = known.and_then(|template| template.lines.get(self.place));
             if let Some(value) = known.and_then(|known| self.parser.next_behind(&known.head)) {
-                return self.recognised(value).map(Ok);
+                return self.recognized(value).map(Ok);
             }
             match self.parser.next()? {
                 Ok(Line::Series(series)) => break series,
@@ -200,7 +200,7 @@ impl<'p> Reader<'p> {
         Some(Ok(told))
     }
 
-    fn recognised(&mut self, value: f64) -> Option<Told<'_, 'p>> {
+    fn recognized(&mut self, value: f64) -> Option<Told<'_, 'p>> {
         let known = self.template.as_ref()?.lines.get(self.place)?;
         self.place += 1;
         self.samples += 1;

@@ -437,7 +437,7 @@ fn who_sends_pause_is_the_root_by_slot_by_node_or_as_a_storm_and_who_is_paused_i
 }
 
 #[test]
-fn a_port_that_moves_more_than_the_nodes_others_has_a_neighbour_unless_its_rail_does_everywhere() {
+fn a_port_that_moves_more_than_the_nodes_others_has_a_neighbor_unless_its_rail_does_everywhere() {
     let moves = |factor: fn(usize, usize) -> f64| {
         with(move |node, seconds| {
             of_gpus(|rail| {
@@ -476,7 +476,7 @@ fn a_port_that_moves_more_than_the_nodes_others_has_a_neighbour_unless_its_rail_
 }
 
 #[test]
-fn a_port_on_which_a_job_that_stops_ends_last_has_no_neighbour() {
+fn a_port_on_which_a_job_that_stops_ends_last_has_no_neighbor() {
     let moves = with(|node, seconds| {
         of_gpus(|rail| {
             // All stop at 120 s, one rail continues for 10 s more.

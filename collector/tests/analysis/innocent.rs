@@ -402,7 +402,7 @@ fn one_old_sample_of_a_clock_is_no_slow_gpu_and_two_are() {
 
 /// The port of rail 0 of node 4 is down from second 100 to 450, and rail 3 carries its bytes, too.
 #[test]
-fn a_port_that_carries_the_bytes_of_one_that_is_down_has_no_neighbour() {
+fn a_port_that_carries_the_bytes_of_one_that_is_down_has_no_neighbor() {
     let fault = |index: usize, seconds: u64, page: String| {
         let is_it = index == 4;
         let before = seconds.min(100) as f64;

@@ -16,7 +16,7 @@ pub(crate) struct Job {
 
 type Intervals = Vec<(f64, f64)>;
 
-/// Reads a trace: what ends in `-compute` and the optimiser are kernels, everything else is communication.
+/// Reads a trace: what ends in `-compute` and the optimizer are kernels, everything else is communication.
 pub(crate) fn read(path: &Path) -> Result<Job, Box<dyn std::error::Error>> {
     let file = SerializedFileReader::new(File::open(path)?)?;
     let mut ranks: BTreeMap<u32, Rank> = BTreeMap::new();

@@ -101,7 +101,7 @@ impl Survey {
         setup.wait_for_end(end);
         survey.bad_files.extend(setup.bad_files());
         survey.setup = setup.answer.unwrap_or_default();
-        survey.reading.normalise();
+        survey.reading.normalize();
         survey
     }
 }

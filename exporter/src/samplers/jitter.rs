@@ -167,7 +167,7 @@ mod tests {
             (0..times).for_each(|_| seen.note(nanos));
         }
         report(&mut reading, 1, &seen, 123_456_000).expect("a histogram");
-        reading.normalise();
+        reading.normalize();
         let page = Page::new(Arc::new(reading));
         let default = page.write(Format::Text, Profile::Default);
         assert!(default.contains("# TYPE railscope_host_timer_delay_seconds histogram\n"));

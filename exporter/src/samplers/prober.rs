@@ -365,7 +365,7 @@ mod tests {
     fn lines(report: &Report, profile: Profile, sampler: &mut ProbeSampler) -> Vec<String> {
         let mut reading = NodeReading::default();
         sampler.push(&mut reading, report);
-        reading.normalise();
+        reading.normalize();
         let page = Page::new(Arc::new(reading)).write(Format::Text, profile);
         let lines = page.lines().filter(|line| !line.starts_with('#'));
         lines.map(str::to_owned).collect()

@@ -176,7 +176,7 @@ fn nvml(tree: &mut Tree) {
     state.traffic(gpus.len(), 12);
     for gpu in 0..2 {
         state.gpu(gpu, "mig_mode", true);
-        // NVML has no utilisation of a GPU that is cut.
+        // NVML has no utilization of a GPU that is cut.
         state.gpu(gpu, "fail nvmlDeviceGetUtilizationRates", 3);
     }
     for gpu in 0..3 {

@@ -155,7 +155,7 @@ mod tests {
                 let parts = [reading(left), reading(right)];
                 let mut sorted = parts[0].clone();
                 sorted.extend(&parts[1]);
-                let dropped = sorted.normalise();
+                let dropped = sorted.normalize();
                 page = page.after(parts.map(Arc::new));
                 assert!(page.samples().eq(sorted.samples()), "{series:?} at {split}");
                 assert_eq!(page.dropped(), dropped, "{series:?} at {split}");

@@ -241,7 +241,7 @@ mod tests {
             ]),
             true,
         );
-        reading.normalise();
+        reading.normalize();
         Page::new(Arc::new(reading))
     }
 

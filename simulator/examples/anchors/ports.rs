@@ -8,7 +8,7 @@ use railscope_simulator::statistics::{
 use railscope_simulator::traffic::router::Routing;
 
 use crate::simulated::{Leaf, SEEN, leaf};
-use crate::svg::{COLOURS, Chart, Line};
+use crate::svg::{COLORS, Chart, Line};
 use crate::traces::{self, Counter, Failure, RECORDED_SECONDS};
 use crate::{Section, head, row, shown};
 
@@ -196,7 +196,7 @@ fn job_lines(leaves: [(&Leaf, bool); 2], of: impl Fn(&Counter) -> Vec<(f64, f64)
             lines.extend(leaf.servers[job].first().map(|port| Line {
                 name: format!("{} {source}", seen.name),
                 dashed,
-                colour: COLOURS[job],
+                color: COLORS[job],
                 points: of(port),
             }));
         }
@@ -211,7 +211,7 @@ fn balance_lines(uplinks: &[(String, Leaf)]) -> Vec<Line> {
             name: name.clone(),
             // The four leaves of the trace come first.
             dashed: number >= 4,
-            colour: COLOURS[number % COLOURS.len()],
+            color: COLORS[number % COLORS.len()],
             points: BALANCE_WINDOWS.into_iter().filter_map(of).collect(),
         }
     };

@@ -91,7 +91,7 @@ fn spec(nodes: u16, per_node: (u8, u8), speed: Speed, nodes_per_su: u16) -> Clus
         transport: Transport::Infiniband,
         dcqcn: true,
         speed: Some(speed),
-        wiring: WiringSpec::RailOptimised {
+        wiring: WiringSpec::RailOptimized {
             nodes_per_su,
             rails_meet: RailsMeet::Spine,
         },

@@ -7,7 +7,7 @@ use railscope_simulator::cluster::Cluster;
 use railscope_simulator::statistics::{autocorrelation, mean, median, quantile, variation};
 
 use crate::simulated::{Pipeline, logged, rank_noise, steps};
-use crate::svg::{COLOURS, Chart, Line};
+use crate::svg::{COLORS, Chart, Line};
 use crate::traces::{self, Failure, Job};
 use crate::{Section, head, row, shown};
 
@@ -228,7 +228,7 @@ fn chart(all: &[Steps]) -> String {
         Line {
             name: steps.name.to_owned(),
             dashed: steps.simulated,
-            colour: COLOURS[if number == 6 { 3 } else { number % 3 }],
+            color: COLORS[if number == 6 { 3 } else { number % 3 }],
             points: points.collect(),
         }
     });

@@ -7,7 +7,7 @@ pub(crate) struct Line {
     pub(crate) name: String,
     /// Simulated lines are dashed.
     pub(crate) dashed: bool,
-    pub(crate) colour: &'static str,
+    pub(crate) color: &'static str,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Chart {
 }
 
 /// Colors that are distinguishable for color-blind people (Okabe and Ito).
-pub(crate) const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
+pub(crate) const COLORS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
 
 const LEFT: f64 = 60.0;
 const TOP: f64 = 34.0;
@@ -88,7 +88,7 @@ impl Chart {
             writeln!(
                 text,
                 "<path d=\"{path}{key}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"{dash}/>",
-                line.colour
+                line.color
             )
             .ok(); // as above
         }

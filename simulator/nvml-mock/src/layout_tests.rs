@@ -172,7 +172,7 @@ same_layout!(
 fn a_short_value_lies_where_the_union_keeps_it() {
     let bytes = crate::fields::low_bytes(0x0102_0304_u32.to_ne_bytes());
     let union = nvml::nvmlValue_t { ullVal: bytes };
-    // SAFETY: all eight bytes are initialised, and every pattern of four is a u32.
+    // SAFETY: all eight bytes are initialized, and every pattern of four is a u32.
     assert_eq!(unsafe { union.uiVal }, 0x0102_0304);
 }
 

@@ -109,11 +109,11 @@ pub(crate) fn pass(function: &str, gpu: Option<usize>) -> Result<Arc<NodeGpus>, 
     if USERS.load(Ordering::Acquire) == 0 {
         return Err(code::UNINITIALIZED);
     }
-    pass_uninitialised(function, gpu)
+    pass_uninitialized(function, gpu)
 }
 
 /// The gate of `nvmlInit_v2` itself.
-pub(crate) fn pass_uninitialised(
+pub(crate) fn pass_uninitialized(
     function: &str,
     gpu: Option<usize>,
 ) -> Result<Arc<NodeGpus>, Code> {

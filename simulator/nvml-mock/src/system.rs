@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::atomic::Ordering;
 
 use crate::ffi::{Code, Handle, code, device_handle, store, store_text, text};
-use crate::live::{USERS, answer, forget, on_node, pass, pass_uninitialised, peek};
+use crate::live::{USERS, answer, forget, on_node, pass, pass_uninitialized, peek};
 use crate::state::{GpuState, NodeGpus, PciAddress};
 
 #[unsafe(no_mangle)]
@@ -20,7 +20,7 @@ extern "C" fn nvmlInitWithFlags(_flags: u32) -> Code {
 /// Starts are counted, as NVML documents.
 fn init(function: &str) -> Code {
     forget();
-    answer(pass_uninitialised(function, None).map(|_| {
+    answer(pass_uninitialized(function, None).map(|_| {
         USERS.fetch_add(1, Ordering::AcqRel);
     }))
 }

@@ -105,7 +105,7 @@ impl Cluster {
     }
 
     pub(crate) fn router(&self, conditions: &Conditions) -> Router {
-        Router::new(&conditions.wiring, self.spec.routing).polarised(&conditions.polarised)
+        Router::new(&conditions.wiring, self.spec.routing).polarized(&conditions.polarized)
     }
 
     /// What distinguishes the flows of a job from those of others, and from its own of an earlier

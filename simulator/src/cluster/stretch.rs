@@ -291,7 +291,7 @@ impl Cluster {
                 .iter_mut()
                 .zip(self.plan.hosts[number].nics.clone())
             {
-                count_bytes(port, [self.conditions.neighbour_of(nic) * seconds; 2]);
+                count_bytes(port, [self.conditions.neighbor_of(nic) * seconds; 2]);
             }
             if self.conditions.hosts[number].storage_hangs {
                 node.storage_seconds += seconds;

@@ -94,10 +94,10 @@ impl Cluster {
             count.bytes += bytes;
         }
         for nic in 0..self.plan.nics.len() {
-            let neighbour = self.conditions.neighbour_of(nic) * seconds;
-            if neighbour > 0.0 {
+            let neighbor = self.conditions.neighbor_of(nic) * seconds;
+            if neighbor > 0.0 {
                 for lane in [Lane::up(nic), Lane::down(nic)] {
-                    self.lane_counts[lane.index()].bytes += neighbour;
+                    self.lane_counts[lane.index()].bytes += neighbor;
                 }
             }
         }

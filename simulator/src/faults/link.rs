@@ -380,10 +380,10 @@ impl NoisyNeighbour {
 
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
         place.not_on_efa(Self::NOT_ON_EFA).ok()?;
-        let neighbour = Self { share: 0.4 };
+        let neighbor = Self { share: 0.4 };
         Some((
             place.nic(pick)?.link_part(),
-            Effect::NoisyNeighbour(neighbour),
+            Effect::NoisyNeighbour(neighbor),
         ))
     }
 }
@@ -410,8 +410,8 @@ impl Kind for NoisyNeighbour {
 
     fn apply(&self, target: Target, now: &mut Conditions) {
         for nic in target.nics() {
-            let left = (1.0 - now.ports[nic].neighbour) * (1.0 - self.share);
-            now.ports[nic].neighbour = 1.0 - left;
+            let left = (1.0 - now.ports[nic].neighbor) * (1.0 - self.share);
+            now.ports[nic].neighbor = 1.0 - left;
         }
     }
 

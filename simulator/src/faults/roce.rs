@@ -110,18 +110,18 @@ impl Kind for MtuMismatch {
 /// The hash by which a switch chooses among its uplinks uses only a part of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct EcmpPolarised {
+pub struct EcmpPolarized {
     /// Share of its uplinks that it uses, more than 0 and less than 1; rounded up to whole ones.
     pub uplink_share: f64,
 }
 
-impl EcmpPolarised {
+impl EcmpPolarized {
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
         let part = place.leaf(pick)?;
         // As if two switches in a row used the same two bits of the hash.
         let quarter = Self { uplink_share: 0.25 };
         quarter.target(&part, place).ok()?;
-        Some((part, Effect::EcmpPolarised(quarter)))
+        Some((part, Effect::EcmpPolarized(quarter)))
     }
 
     /// Uplinks that are used of so many.
@@ -136,9 +136,9 @@ fn uplinks_of(wiring: &Wiring, switch: usize) -> usize {
     cables_at(wiring, switch).filter(lower).count()
 }
 
-impl Kind for EcmpPolarised {
+impl Kind for EcmpPolarized {
     fn class(&self) -> &'static str {
-        "ecmp-polarised"
+        "ecmp-polarized"
     }
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
@@ -167,7 +167,7 @@ impl Kind for EcmpPolarised {
     fn apply(&self, target: Target, now: &mut Conditions) {
         if let Target::Switch(switch) = target {
             let used = self.used(uplinks_of(&now.wiring, switch));
-            now.polarised.push((switch, used));
+            now.polarized.push((switch, used));
         }
     }
 

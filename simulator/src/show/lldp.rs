@@ -67,7 +67,7 @@ pub fn switches(cluster: &Cluster) -> Vec<(SwitchName, String)> {
         let [a, b] = cable.ends;
         for (near, far) in [(a, b), (b, a)] {
             if let (Device::Switch(switch), port) = near {
-                heard[switch].push((port, neighbour(cluster, wiring, port, far)));
+                heard[switch].push((port, neighbor(cluster, wiring, port, far)));
             }
         }
     }
@@ -81,7 +81,7 @@ pub fn switches(cluster: &Cluster) -> Vec<(SwitchName, String)> {
         .collect()
 }
 
-fn neighbour(cluster: &Cluster, wiring: &Wiring, port: u16, far: Socket) -> Heard {
+fn neighbor(cluster: &Cluster, wiring: &Wiring, port: u16, far: Socket) -> Heard {
     let local = wiring.port_name(port).to_string();
     match far {
         (Device::Switch(switch), port) => {

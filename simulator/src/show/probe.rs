@@ -42,7 +42,7 @@ const CLOCK_SECONDS: f64 = 1.0;
 pub struct Prober {
     router: Router,
     wiring: Wiring,
-    polarised: Vec<(usize, usize)>,
+    polarized: Vec<(usize, usize)>,
     launches: Vec<u64>,
 }
 
@@ -114,7 +114,7 @@ impl Prober {
         Self {
             router: cluster.router(now),
             wiring: now.wiring.clone(),
-            polarised: now.polarised.clone(),
+            polarized: now.polarized.clone(),
             launches: cluster.launches().collect(),
         }
     }
@@ -124,7 +124,7 @@ impl Prober {
     pub fn follow(&mut self, cluster: &Cluster) -> bool {
         let now = cluster.conditions();
         let same = self.wiring == now.wiring
-            && self.polarised == now.polarised
+            && self.polarized == now.polarized
             && cluster.launches().eq(self.launches.iter().copied());
         if !same {
             *self = Self::new(cluster);

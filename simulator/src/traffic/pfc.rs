@@ -395,7 +395,7 @@ impl<'a> Lanes<'a> {
         let wiring = &self.conditions.wiring;
         if lane.cable() < wiring.nics.len() {
             let wire = wiring.cables[lane.cable()].speed.bytes_per_second() * WIRE_EFFICIENCY;
-            wire * (1.0 - self.conditions.ports[lane.cable()].neighbour)
+            wire * (1.0 - self.conditions.ports[lane.cable()].neighbor)
         } else {
             self.conditions.capacity[lane.index()]
         }

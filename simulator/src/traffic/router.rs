@@ -84,7 +84,7 @@ pub struct Router {
     /// By row: cables left to walk from each switch to that one.
     distance: Vec<Vec<u8>>,
     /// Switches that use only so many of their nearest ports.
-    polarised: Vec<(usize, usize)>,
+    polarized: Vec<(usize, usize)>,
     /// By NIC: its number among those of its leaf.
     place: Vec<u32>,
     /// With [`Routing::Minhop`], by switch and row: NICs of rows before that leave by the same ports.
@@ -133,7 +133,7 @@ impl Router {
             leaf,
             row,
             distance,
-            polarised: Vec::new(),
+            polarized: Vec::new(),
             place: Vec::new(),
             turns: Vec::new(),
         };
@@ -181,23 +181,23 @@ impl Router {
 
     /// The same with switches, by index, whose hash uses only so many of the ports that are equally near.
     #[must_use]
-    pub(crate) fn polarised(mut self, switches: &[(usize, usize)]) -> Self {
-        self.polarised = switches.to_vec();
+    pub(crate) fn polarized(mut self, switches: &[(usize, usize)]) -> Self {
+        self.polarized = switches.to_vec();
         self
     }
 
     /// Ports of a switch that lead to the leaf of that row by a shortest path.
     fn nearest(&self, switch: u32, row: &[u8]) -> impl Iterator<Item = Hop> + Clone {
         let left = row[switch as usize];
-        let polarised = self
-            .polarised
+        let polarized = self
+            .polarized
             .iter()
             .find(|(which, _)| *which == switch as usize);
         self.hops[switch as usize]
             .iter()
             .copied()
             .filter(move |hop| row[hop.to as usize] < left)
-            .take(polarised.map_or(usize::MAX, |(_, ports)| *ports))
+            .take(polarized.map_or(usize::MAX, |(_, ports)| *ports))
     }
 
     /// The path of a flow from one NIC to another, both by index into [`Wiring::nics`]; `flow`

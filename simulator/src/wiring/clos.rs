@@ -37,11 +37,11 @@ fn add_leaves(
     let down = spec.switches.leaf_downlinks();
     let by_rail = matches!(
         spec.wiring,
-        WiringSpec::RailOptimised { .. } | WiringSpec::RailOnly { .. }
+        WiringSpec::RailOptimized { .. } | WiringSpec::RailOnly { .. }
     );
     for (index, nic) in wiring.nics.iter().enumerate() {
         let (group, rail) = match spec.wiring {
-            WiringSpec::RailOptimised { nodes_per_su, .. }
+            WiringSpec::RailOptimized { nodes_per_su, .. }
             | WiringSpec::RailOnly { nodes_per_su } => (nic.node / nodes_per_su, nic.rail),
             WiringSpec::HostGrouped { nodes_per_leaf } => (nic.node / nodes_per_leaf, 0),
             // Dragonflies are wired elsewhere.
@@ -89,7 +89,7 @@ fn trees(spec: &ClusterSpec, leaves: &BTreeMap<LeafKey, usize>) -> Vec<Tree> {
     let apart = matches!(spec.wiring, WiringSpec::RailOnly { .. });
     let at_cores = matches!(
         spec.wiring,
-        WiringSpec::RailOptimised {
+        WiringSpec::RailOptimized {
             rails_meet: RailsMeet::Core,
             ..
         }

@@ -236,7 +236,7 @@ mod tests {
 
     /// 12 nodes under leaves of four.
     fn wiring() -> Wiring {
-        let text = "nodes = 12\nwiring = { kind = \"rail-optimised\", nodes_per_su = 4 }\n";
+        let text = "nodes = 12\nwiring = { kind = \"rail-optimized\", nodes_per_su = 4 }\n";
         let spec: ClusterSpec = toml::from_str(text).expect("a description");
         Wiring::plan(&spec).expect("a wiring")
     }

@@ -83,10 +83,10 @@ fn hashed() -> Cluster {
 }
 
 #[test]
-fn a_polarised_hash_crowds_a_few_uplinks_and_no_host_sends_pause() {
-    let polarised = "cause = 'ecmp-polarised'\nuplink_share = 0.15";
+fn a_polarized_hash_crowds_a_few_uplinks_and_no_host_sends_pause() {
+    let polarized = "cause = 'ecmp-polarized'\nuplink_share = 0.15";
     let mut healthy = hashed();
-    let run = Run::of(hashed(), fault("switch/leaf-0", polarised));
+    let run = Run::of(hashed(), fault("switch/leaf-0", polarized));
     let slowdown = run.truth.slowdown.expect("slower");
     assert!((1.1..1.5).contains(&slowdown), "{slowdown}");
     healthy.advance(Duration::from_secs(END - 1));
@@ -236,7 +236,7 @@ fn ethernet_faults_are_refused_on_infiniband_with_the_reason() {
         ),
         (
             "switch/leaf-su0-r0",
-            "cause = 'ecmp-polarised'\nuplink_share = 0.25",
+            "cause = 'ecmp-polarized'\nuplink_share = 0.25",
         ),
         ("switch/leaf-su0-r0", "cause = 'pfc-deadlock'"),
     ] {

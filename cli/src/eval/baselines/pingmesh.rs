@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nic_is_bad_above_a_tenth_of_time_outs_and_its_neighbours_are_not() {
+    fn a_nic_is_bad_above_a_tenth_of_time_outs_and_its_neighbors_are_not() {
         let of_two = |lost: u32| move |a: usize, b: usize| if a == 2 || b == 2 { lost } else { 0 };
         assert_eq!(bad_nics(&mesh(of_two(100))), [(2, 1.0)]);
         assert_eq!(bad_nics(&mesh(of_two(11))), [(2, 0.11)]);

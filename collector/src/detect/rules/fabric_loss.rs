@@ -255,7 +255,7 @@ impl Loss<'_> {
 
 /// The switch that a NIC is plugged into.
 pub(super) fn leaf_of(fabric: &Fabric, nic: &Part) -> Option<SwitchName> {
-    let cables = fabric.neighbours(fabric.find(nic)?);
+    let cables = fabric.neighbors(fabric.find(nic)?);
     let mut cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
     cables.find_map(|near| match &fabric.vertex(near.peer).part {
         Part::Switch(leaf) if near.link.is_present() => Some(leaf.clone()),

@@ -100,7 +100,7 @@ fn evidence(view: &View<'_>, wrong: &Misplaced) -> Evidence {
 /// The port of a device that has a cable, as the fabric has it; else port 1.
 fn cabled_port(view: &View<'_>, nic: &Part, device: &RdmaDevice) -> RdmaPort {
     let id = view.fabric.find(nic);
-    let cables = id.into_iter().flat_map(|id| view.fabric.neighbours(id));
+    let cables = id.into_iter().flat_map(|id| view.fabric.neighbors(id));
     let port = cables
         .filter(|near| near.link.kind == LinkKind::Cable)
         .find_map(|near| u8::try_from(near.port).ok());

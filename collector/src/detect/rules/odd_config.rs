@@ -153,7 +153,7 @@ fn by_host(view: &View<'_>, node: &NodeName, mut found: Vec<Evidence>) -> Vec<Ev
     let odd: BTreeSet<_> = found.iter().map(|one| &one.part).collect();
     let host = Part::Host(node.clone());
     let inside = view.fabric.find(&host).into_iter();
-    let inside = inside.flat_map(|host| view.fabric.neighbours(host));
+    let inside = inside.flat_map(|host| view.fabric.neighbors(host));
     let nics = inside.filter(|near| matches!(view.fabric.vertex(near.peer).part, Part::Nic(..)));
     let most = MAJORITY * nics.count() as f64;
     let host_can_be = !view.left_out.has(Step::HostComponent);

@@ -321,11 +321,11 @@ fn cabled_nics(view: &View<'_>, node: &NodeName) -> usize {
     let host = view.fabric.find(&Part::Host(node.clone()));
     let inside = host
         .into_iter()
-        .flat_map(|host| view.fabric.neighbours(host))
+        .flat_map(|host| view.fabric.neighbors(host))
         .filter(|near| matches!(view.fabric.vertex(near.peer).part, Part::Nic(..)));
     inside
         .filter(|near| {
-            let mut cables = view.fabric.neighbours(near.peer);
+            let mut cables = view.fabric.neighbors(near.peer);
             cables.any(|near| near.link.kind == LinkKind::Cable)
         })
         .count()
@@ -358,7 +358,7 @@ fn add_held(view: &View<'_>, graph: &PauseGraph<'_>, own: &mut Evidence) {
     };
     let host = Part::Host(host);
     let inside = view.fabric.find(&host).into_iter();
-    let inside = inside.flat_map(|id| view.fabric.neighbours(id).map(|near| near.peer));
+    let inside = inside.flat_map(|id| view.fabric.neighbors(id).map(|near| near.peer));
     let held: BTreeSet<PartId> = inside.flat_map(|nic| graph.held_by(nic)).collect();
     let hosts = held
         .into_iter()
@@ -381,7 +381,7 @@ fn card(view: &View<'_>, node: &NodeName, pci: PciAddress) -> PciAddress {
     let host = view.fabric.find(&Part::Host(node.clone()));
     let inside = host
         .into_iter()
-        .flat_map(|host| view.fabric.neighbours(host));
+        .flat_map(|host| view.fabric.neighbors(host));
     let functions = inside.filter_map(|near| match view.fabric.vertex(near.peer).equipment {
         Equipment::Nic { pci, .. } => pci,
         _ => None,

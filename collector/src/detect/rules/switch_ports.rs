@@ -20,7 +20,7 @@ use self::lone_drops::Drops;
 use self::standing_queue::Queues;
 use self::waiting_cable::Waiting;
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{Class, ECMP_POLARISED, PATH_SLOW, SWITCH_QOS, UPLINK_LOSSY};
+use crate::classes::{Class, ECMP_POLARIZED, PATH_SLOW, SWITCH_QOS, UPLINK_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::port_series::PortSeries;
@@ -74,7 +74,7 @@ impl Detector for SwitchPorts {
         drops::find(view, out);
         self.bytes.refresh(view);
         self.leaves.refresh(view);
-        polarised(view, &self.leaves, &self.bytes, out);
+        polarized(view, &self.leaves, &self.bytes, out);
         self.queues.find(view, out);
         self.drops.find(view, out);
         self.waiting.find(view, out);
@@ -125,7 +125,7 @@ impl Detector for SwitchPorts {
         vec![
             qos,
             lossy,
-            Rule::new(&ECMP_POLARISED, uplinks),
+            Rule::new(&ECMP_POLARIZED, uplinks),
             standing_queue::rule(),
             lone_drops::rule(),
             waiting_cable::rule(),
@@ -198,7 +198,7 @@ fn evidence(
 }
 
 /// Leaves that leave most of their uplinks unused while others use theirs.
-fn polarised(view: &View<'_>, all: &Leaves, series: &PortSeries<2>, out: &mut Vec<Evidence>) {
+fn polarized(view: &View<'_>, all: &Leaves, series: &PortSeries<2>, out: &mut Vec<Evidence>) {
     let mut leaves = Vec::new();
     for (switch, ports) in &all.ports {
         let Some(series) = series.of(view, switch) else {
@@ -244,7 +244,7 @@ fn polarised(view: &View<'_>, all: &Leaves, series: &PortSeries<2>, out: &mut Ve
             out.push(evidence(
                 view,
                 switch,
-                &ECMP_POLARISED,
+                &ECMP_POLARIZED,
                 &SWITCH_PORT_TRANSMIT_BYTES,
                 of_it,
                 statement,
@@ -288,7 +288,7 @@ impl Leaves {
         self.ports.clear();
         let fabric = view.fabric;
         let cables = |id| {
-            let cables = fabric.neighbours(id);
+            let cables = fabric.neighbors(id);
             cables.filter(|near| near.link.kind == LinkKind::Cable)
         };
         let is_switch = |id| matches!(fabric.vertex(id).part, Part::Switch(_));

@@ -9,7 +9,7 @@ use railscope_model::reading::Labels;
 
 use crate::assemble::netdev::port_named;
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{Class, NOISY_NEIGHBOUR};
+use crate::classes::{Class, NOISY_NEIGHBOR};
 use crate::detect::cohort::Usual;
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers;
@@ -203,7 +203,7 @@ impl Detector for UnevenPorts {
                 "below this rate there is no job to compare (a choice)",
             ),
         ]);
-        vec![Rule::new(&NOISY_NEIGHBOUR, thresholds)]
+        vec![Rule::new(&NOISY_NEIGHBOR, thresholds)]
     }
 }
 
@@ -310,7 +310,7 @@ fn evidence(view: &View<'_>, moves: &Moves<'_>, excess: f64) -> Evidence {
     Evidence {
         detector: "uneven-ports",
         signal: RDMA_PORT_TRANSMIT_BYTES.name,
-        class: &NOISY_NEIGHBOUR,
+        class: &NOISY_NEIGHBOR,
         effect: excess / (1.0 + excess),
         statement,
         victims: gpus_behind(view.fabric, &part),

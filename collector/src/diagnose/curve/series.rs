@@ -328,7 +328,7 @@ fn far_ends(seen: Seen<'_>, part: &Part) -> Vec<(PartId, u16)> {
     let nics: Vec<PartId> = match part {
         Part::Host(_) => {
             let inside = fabric.find(part).into_iter();
-            let inside = inside.flat_map(|host| fabric.neighbours(host));
+            let inside = inside.flat_map(|host| fabric.neighbors(host));
             inside.map(|near| near.peer).filter(is_nic).collect()
         }
         _ => {
@@ -345,7 +345,7 @@ fn far_ends(seen: Seen<'_>, part: &Part) -> Vec<(PartId, u16)> {
         Part::HostLink(_, port) => Some(u16::from(port.port)),
         _ => None,
     };
-    let cables = nics.into_iter().flat_map(|nic| fabric.neighbours(nic));
+    let cables = nics.into_iter().flat_map(|nic| fabric.neighbors(nic));
     cables
         .filter(|far| far.link.kind == LinkKind::Cable && port.is_none_or(|port| far.port == port))
         .map(|far| (far.peer, far.peer_port))

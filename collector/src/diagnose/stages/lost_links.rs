@@ -179,7 +179,7 @@ pub(crate) fn cables_of_switches<'a>(
 
 /// Cables of a part, and whether the subnet shows them.
 pub(crate) fn cables_of(fabric: &Fabric, id: PartId) -> Vec<(Part, bool)> {
-    let cables = fabric.neighbours(id).filter_map(|near| {
+    let cables = fabric.neighbors(id).filter_map(|near| {
         let swept = near.link.seen_by.of(Witness::Subnet).is_some();
         // Only a cable has a part.
         Some((fabric.cable_part(near.id)?, swept))

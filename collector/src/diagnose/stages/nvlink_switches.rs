@@ -203,7 +203,7 @@ fn is_nvlink_switch(fabric: &Fabric, history: &History, switch: &SwitchName) -> 
         return false;
     };
     let id = fabric.find(&Part::Switch(switch.clone()));
-    let mut links = id.into_iter().flat_map(|id| fabric.neighbours(id));
+    let mut links = id.into_iter().flat_map(|id| fabric.neighbors(id));
     let tells = |metric| said.series(metric).next().is_some();
     tells(&SWITCH_PORT_ERRORS)
         && ![&SWITCH_PORT_TRANSMIT_BYTES, &SWITCH_PORT_SPEED]

@@ -158,7 +158,7 @@ fn vote(
 fn near(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
     let peers = |part: &Part| {
         let id = fabric.find(part);
-        id.into_iter().flat_map(|id| fabric.neighbours(id))
+        id.into_iter().flat_map(|id| fabric.neighbors(id))
     };
     let name = |id: PartId| fabric.vertex(id).part.clone();
     let cables = |part: &Part| -> Vec<Part> {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Fabric, LinkKind, Neighbour, PartId};
+use railscope_model::fabric::{Fabric, LinkKind, Neighbor, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 
 use crate::assemble::node_parts::gpus_behind;
@@ -133,7 +133,7 @@ fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
     let of_nic = |nic| cabled_to(fabric, nic);
     let inside = |node: &NodeName| {
         let host = fabric.find(&Part::Host(node.clone())).into_iter();
-        host.flat_map(|host| fabric.neighbours(host).map(|near| near.peer))
+        host.flat_map(|host| fabric.neighbors(host).map(|near| near.peer))
     };
     let ids: Vec<PartId> = match part {
         Part::Switch(_) => fabric.find(part).into_iter().collect(),
@@ -161,7 +161,7 @@ fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
 
 /// What a NIC has a cable to.
 fn cabled_to(fabric: &Fabric, nic: PartId) -> impl Iterator<Item = PartId> {
-    let near = fabric.neighbours(nic);
+    let near = fabric.neighbors(nic);
     let cables = near.filter(|near| near.link.kind == LinkKind::Cable);
     cables.map(|near| near.peer)
 }
@@ -185,7 +185,7 @@ fn is_at_nic(fabric: &Fabric, (node, device): (&NodeName, &RdmaDevice), other: &
 /// Whether a cable between switches has this one at an end.
 fn joins(fabric: &Fabric, cable: &Part, switch: &Part) -> bool {
     let is_switch = |id: PartId| fabric.vertex(id).part == *switch;
-    let has_it = |(near, far): (PartId, Neighbour<'_>)| is_switch(near) || is_switch(far.peer);
+    let has_it = |(near, far): (PartId, Neighbor<'_>)| is_switch(near) || is_switch(far.peer);
     matches!(cable, Part::SwitchLink(..)) && fabric.find_cable(cable).is_some_and(has_it)
 }
 

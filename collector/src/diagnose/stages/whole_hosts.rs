@@ -67,7 +67,7 @@ fn sort_of(fabric: &Fabric, part: &Part) -> Option<Sort> {
 /// Devices of a host.
 fn inside<'a>(fabric: &'a Fabric, node: &NodeName) -> impl Iterator<Item = PartId> + 'a {
     let host = fabric.find(&Part::Host(node.clone()));
-    let near = host.into_iter().flat_map(|host| fabric.neighbours(host));
+    let near = host.into_iter().flat_map(|host| fabric.neighbors(host));
     near.filter(|near| near.link.kind == LinkKind::Inside)
         .map(|near| near.peer)
 }
@@ -75,7 +75,7 @@ fn inside<'a>(fabric: &'a Fabric, node: &NodeName) -> impl Iterator<Item = PartI
 fn is_of(fabric: &Fabric, device: PartId, sort: Sort) -> bool {
     match (&fabric.vertex(device).part, sort) {
         (Part::Nic(..), Sort::Cable) => {
-            let mut near = fabric.neighbours(device);
+            let mut near = fabric.neighbors(device);
             near.any(|near| near.link.kind == LinkKind::Cable)
         }
         (Part::Nic(..), Sort::NicSlot) | (Part::Gpu(..), Sort::GpuSlot) => true,

@@ -203,7 +203,7 @@ fn bisection(
     };
     match kind {
         Kind::SingleSwitch => Some(whole),
-        Kind::FatTree | Kind::RailOptimised | Kind::RailOnly | Kind::HostGrouped => {
+        Kind::FatTree | Kind::RailOptimized | Kind::RailOnly | Kind::HostGrouped => {
             let mut least = whole;
             for tier in tiers {
                 let half = tier.through? / 2.0;

@@ -18,7 +18,7 @@ const MAX_POINTS: usize = 4;
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RailOptimised => f.write_str("rail-optimised fat-tree"),
+            Self::RailOptimized => f.write_str("rail-optimized fat-tree"),
             Self::RailOnly => f.write_str("rail-only: no switch joins two rails"),
             Self::FatTree => f.write_str("fat-tree"),
             Self::HostGrouped => f.write_str("host-grouped fat-tree: each host on one switch"),

@@ -84,7 +84,7 @@ impl Court<'_> {
         }
         if self.wiring.is_rail_wired() {
             if self.joins_rails() {
-                return Kind::RailOptimised;
+                return Kind::RailOptimized;
             }
             if self.split != Split::Planes {
                 return Kind::RailOnly;
@@ -278,11 +278,11 @@ impl Court<'_> {
                 (0 | 1, _) | (_, 0) => "rails: hosts have one NIC each".to_owned(),
                 _ => format!("rails: {pure} leaves carry one rail, expected {percent:.0} %"),
             });
-        } else if *kind == Kind::RailOptimised {
+        } else if *kind == Kind::RailOptimized {
             let rails = counted(wiring.rails, "rail", "rails");
             out.push(format!("rail-only: cables between switches join {rails}"));
         } else if *kind == Kind::RailOnly {
-            out.push("rail-optimised: no cable between switches joins two rails".to_owned());
+            out.push("rail-optimized: no cable between switches joins two rails".to_owned());
         }
         if *kind != Kind::HostGrouped {
             let grouped = self.grouped_hosts();

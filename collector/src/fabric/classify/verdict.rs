@@ -11,7 +11,7 @@ use crate::fabric::graph::build::SubnetMerge;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A tree whose leaves serve one rail each, joined above.
-    RailOptimised,
+    RailOptimized,
     /// Leaves serve one rail each, and no switch joins two rails.
     RailOnly,
     /// A tree whose leaves carry hosts in any order.

@@ -110,10 +110,10 @@ pub(crate) fn dragonfly(survey: &Survey<'_>) -> Option<Groups> {
         return None;
     }
     let mesh = Mesh {
-        neighbours: survey
+        neighbors: survey
             .switches
             .iter()
-            .map(crate::fabric::graph::index::SwitchView::neighbours)
+            .map(crate::fabric::graph::index::SwitchView::neighbors)
             .collect(),
         sharing: sharing(survey),
     };
@@ -184,7 +184,7 @@ fn sharing(survey: &Survey<'_>) -> HashSet<(usize, usize), FixedState> {
 
 /// Switches with their neighbors, each once and in order.
 struct Mesh {
-    neighbours: Vec<Vec<usize>>,
+    neighbors: Vec<Vec<usize>>,
     /// Pairs of switches, the lower first, that share a host: hosts are connected to one group.
     sharing: HashSet<(usize, usize), FixedState>,
 }
@@ -211,19 +211,19 @@ impl Mesh {
     }
 
     fn are_joined(&self, a: usize, b: usize) -> bool {
-        self.neighbours[a].binary_search(&b).is_ok()
+        self.neighbors[a].binary_search(&b).is_ok()
     }
 
     fn common(&self, a: usize, b: usize) -> usize {
-        let common = self.neighbours[a].iter();
+        let common = self.neighbors[a].iter();
         common.filter(|peer| self.are_joined(b, **peer)).count()
     }
 
     /// Sets of switches that are joined all to all but for single cables, the largest at each switch.
     fn cliques(&self) -> Vec<Vec<usize>> {
-        let mut taken = vec![false; self.neighbours.len()];
+        let mut taken = vec![false; self.neighbors.len()];
         let mut cliques = Vec::new();
-        for switch in 0..self.neighbours.len() {
+        for switch in 0..self.neighbors.len() {
             if taken[switch] {
                 continue;
             }
@@ -254,7 +254,7 @@ impl Mesh {
     }
 
     fn clique_at(&self, switch: usize, taken: &[bool]) -> Vec<usize> {
-        let free = self.neighbours[switch].iter().filter(|peer| !taken[**peer]);
+        let free = self.neighbors[switch].iter().filter(|peer| !taken[**peer]);
         let mut order: Vec<(usize, usize)> = free
             .map(|peer| (self.common(switch, *peer), *peer))
             .collect();
@@ -294,7 +294,7 @@ impl Mesh {
     /// Whether switches of one group have more common neighbors than switches joined across groups.
     fn is_denser_within(&self, groups: &Groups) -> bool {
         let (mut within, mut across) = ((0, 0), (0, 0));
-        for (a, peers) in self.neighbours.iter().enumerate() {
+        for (a, peers) in self.neighbors.iter().enumerate() {
             for b in peers.iter().filter(|b| **b > a) {
                 let sum = if groups.of[a].is_some() && groups.of[a] == groups.of[*b] {
                     &mut within

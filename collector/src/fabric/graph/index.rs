@@ -25,7 +25,7 @@ pub(crate) struct SwitchView<'a> {
 
 impl SwitchView<'_> {
     /// Other switches that it is cabled to, each once, in order.
-    pub(crate) fn neighbours(&self) -> Vec<usize> {
+    pub(crate) fn neighbors(&self) -> Vec<usize> {
         let mut peers: Vec<_> = self.trunks.iter().map(|(peer, _)| *peer).collect();
         peers.sort_unstable();
         peers.dedup();

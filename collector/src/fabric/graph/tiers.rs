@@ -62,15 +62,15 @@ pub(crate) fn tier_numbers(
         return groups.of.iter().map(tier).collect();
     }
     let seeds = seeds(survey, shapes);
-    let neighbours: Vec<Vec<usize>> = survey
+    let neighbors: Vec<Vec<usize>> = survey
         .switches
         .iter()
-        .map(crate::fabric::graph::index::SwitchView::neighbours)
+        .map(crate::fabric::graph::index::SwitchView::neighbors)
         .collect();
-    let steps = steps_from(&seeds, &neighbours);
+    let steps = steps_from(&seeds, &neighbors);
     let graph = Steps {
         survey,
-        neighbours,
+        neighbors,
         steps,
     };
     let is_edge = graph.edge_switches();
@@ -121,7 +121,7 @@ fn without_spines(survey: &Survey<'_>, candidates: Vec<usize>) -> Vec<usize> {
         .iter()
         .for_each(|index| is_candidate[*index] = true);
     let joined = |index: usize| {
-        let mut below = survey.switches[index].neighbours();
+        let mut below = survey.switches[index].neighbors();
         below.retain(|peer| is_candidate[*peer]);
         below
     };
@@ -174,14 +174,14 @@ fn typical(carried: &[usize]) -> usize {
 }
 
 /// Steps from the nearest seed.
-fn steps_from(seeds: &[usize], neighbours: &[Vec<usize>]) -> Vec<Option<usize>> {
-    let mut steps = vec![None; neighbours.len()];
+fn steps_from(seeds: &[usize], neighbors: &[Vec<usize>]) -> Vec<Option<usize>> {
+    let mut steps = vec![None; neighbors.len()];
     let mut queue: VecDeque<(usize, usize)> = seeds.iter().map(|seed| (*seed, 0)).collect();
     for seed in seeds {
         steps[*seed] = Some(0);
     }
     while let Some((index, distance)) = queue.pop_front() {
-        for peer in &neighbours[index] {
+        for peer in &neighbors[index] {
             if steps[*peer].is_none() {
                 steps[*peer] = Some(distance + 1);
                 queue.push_back((*peer, distance + 1));
@@ -193,7 +193,7 @@ fn steps_from(seeds: &[usize], neighbours: &[Vec<usize>]) -> Vec<Option<usize>> 
 
 struct Steps<'a> {
     survey: &'a Survey<'a>,
-    neighbours: Vec<Vec<usize>>,
+    neighbors: Vec<Vec<usize>>,
     steps: Vec<Option<usize>>,
 }
 
@@ -209,7 +209,7 @@ impl Steps<'_> {
 
     fn near(&self, index: usize, is: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = usize> {
         let own = self.steps[index].unwrap_or(0);
-        self.neighbours[index]
+        self.neighbors[index]
             .iter()
             .copied()
             .filter(move |peer| self.steps[*peer].is_some_and(|near| is(near, own)))
@@ -257,16 +257,16 @@ impl Steps<'_> {
     /// Whether all its neighbors are neighbors of one seed: a leaf whose hosts are off is wired like the
     /// leaf beside it, and no upper tier is.
     fn is_wired_like_a_leaf(&self, index: usize) -> bool {
-        let own = &self.neighbours[index];
+        let own = &self.neighbors[index];
         let Some(first) = own.first() else {
             return false;
         };
-        self.neighbours[*first].iter().any(|leaf| {
+        self.neighbors[*first].iter().any(|leaf| {
             self.steps[*leaf] == Some(0)
-                && self.neighbours[*leaf].len() >= own.len()
+                && self.neighbors[*leaf].len() >= own.len()
                 && own
                     .iter()
-                    .all(|peer| self.neighbours[*leaf].binary_search(peer).is_ok())
+                    .all(|peer| self.neighbors[*leaf].binary_search(peer).is_ok())
         })
     }
 

@@ -92,7 +92,7 @@ fn misplaced(case: &Case<'_>, wrong: &Misplaced) -> Finding {
 fn link(case: &Case<'_>, host: &NodeName, device: &RdmaDevice) -> Part {
     let nic = Part::Nic(host.clone(), device.clone());
     let id = case.fabric.find(&nic);
-    let near = id.into_iter().flat_map(|id| case.fabric.neighbours(id));
+    let near = id.into_iter().flat_map(|id| case.fabric.neighbors(id));
     let port = near
         .filter(|near| near.link.kind == LinkKind::Cable)
         .map(|near| near.port)

@@ -65,7 +65,7 @@ fn port_to(case: &Case<'_>, part: &Part, switch: PartId) -> u16 {
         .fabric
         .find(part)
         .into_iter()
-        .flat_map(|id| case.fabric.neighbours(id));
+        .flat_map(|id| case.fabric.neighbors(id));
     let mut ports = near.filter(|near| near.peer == switch && near.link.kind == LinkKind::Cable);
     ports.next().map_or(1, |near| near.port)
 }
@@ -87,7 +87,7 @@ fn trunks(case: &Case<'_>, out: &mut Vec<Finding>) {
         };
         for near in case
             .fabric
-            .neighbours(switch.id)
+            .neighbors(switch.id)
             .filter(|near| near.link.kind == LinkKind::Cable)
         {
             let peer = numbers.get(&near.peer).copied();

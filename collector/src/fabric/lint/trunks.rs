@@ -234,7 +234,7 @@ fn name(case: &Case<'_>, switch: usize) -> String {
 /// Ports of a switch that lead to another.
 fn ports(case: &Case<'_>, switch: usize, peer: usize) -> Vec<PortName> {
     let (own, peer) = (&case.survey.switches[switch], &case.survey.switches[peer]);
-    let cables = case.fabric.neighbours(own.id);
+    let cables = case.fabric.neighbors(own.id);
     let cables = cables.filter(|near| near.peer == peer.id && near.link.kind == LinkKind::Cable);
     let mut ports: Vec<PortName> = cables
         .map(|near| case.fabric.port_name(own.id, near.port))
@@ -333,7 +333,7 @@ fn missing(case: &Case<'_>, odd: Odd) -> Finding {
     // Peers of its tier report which port leads there.
     let own: BTreeSet<PortName> = case
         .fabric
-        .neighbours(case.survey.switches[odd.switch].id)
+        .neighbors(case.survey.switches[odd.switch].id)
         .filter(|near| near.link.kind == LinkKind::Cable)
         .map(|near| {
             case.fabric

@@ -8,7 +8,7 @@ use railscope_model::reading::Labels;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Told {
     /// Neighbors, each with the switch's own port.
-    pub neighbours: Vec<Neighbour>,
+    pub neighbors: Vec<Neighbor>,
     /// Number of invalid neighbors.
     pub unparsed: usize,
     /// Error of each invalid neighbor.
@@ -38,12 +38,12 @@ impl Told {
     }
 
     /// Adds a neighbor, unless its fields were redacted.
-    pub(super) fn take(&mut self, line: usize, neighbour: Neighbour) {
+    pub(super) fn take(&mut self, line: usize, neighbor: Neighbor) {
         let words = [
-            &neighbour.local,
-            &neighbour.chassis,
-            &neighbour.port,
-            &neighbour.system,
+            &neighbor.local,
+            &neighbor.chassis,
+            &neighbor.port,
+            &neighbor.system,
         ];
         let redacted = words.into_iter().find(|word| is_redacted(word));
         match redacted.map(|word| format!("{word:?}")) {
@@ -52,7 +52,7 @@ impl Told {
                 found,
                 "the actual name or address: this one is redacted",
             ),
-            None => self.neighbours.push(neighbour),
+            None => self.neighbors.push(neighbor),
         }
     }
 }
@@ -70,7 +70,7 @@ fn is_redacted(word: &str) -> bool {
 
 /// One neighbor of a switch, as printed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Neighbour {
+pub struct Neighbor {
     /// The switch's own port.
     pub local: String,
     /// Chassis id of the neighbor.
@@ -91,33 +91,31 @@ pub enum Said<'a> {
     /// In the labels of [`LLDP_NEIGHBOR`].
     Exporter(&'a Labels),
     /// In a row of a switch's table.
-    Switch(&'a Neighbour),
+    Switch(&'a Neighbor),
 }
 
 impl<'a> Said<'a> {
     /// Chassis id, mostly a MAC address.
     pub fn chassis(self) -> &'a str {
-        self.word(label!(LLDP_NEIGHBOR, "chassis"), |neighbour| {
-            &neighbour.chassis
+        self.word(label!(LLDP_NEIGHBOR, "chassis"), |neighbor| {
+            &neighbor.chassis
         })
     }
 
     /// Port id.
     pub fn port(self) -> &'a str {
-        self.word(label!(LLDP_NEIGHBOR, "port"), |neighbour| &neighbour.port)
+        self.word(label!(LLDP_NEIGHBOR, "port"), |neighbor| &neighbor.port)
     }
 
     /// System name; may be empty.
     pub fn system(self) -> &'a str {
-        self.word(label!(LLDP_NEIGHBOR, "system"), |neighbour| {
-            &neighbour.system
-        })
+        self.word(label!(LLDP_NEIGHBOR, "system"), |neighbor| &neighbor.system)
     }
 
     /// Port description; may be empty.
     pub fn description(self) -> &'a str {
-        self.word(label!(LLDP_NEIGHBOR, "description"), |neighbour| {
-            &neighbour.description
+        self.word(label!(LLDP_NEIGHBOR, "description"), |neighbor| {
+            &neighbor.description
         })
     }
 
@@ -125,14 +123,14 @@ impl<'a> Said<'a> {
     pub fn forwards(self) -> Option<bool> {
         match self {
             Self::Exporter(_) => None,
-            Self::Switch(neighbour) => neighbour.forwards,
+            Self::Switch(neighbor) => neighbor.forwards,
         }
     }
 
-    fn word(self, label: Label, field: impl Fn(&'a Neighbour) -> &'a String) -> &'a str {
+    fn word(self, label: Label, field: impl Fn(&'a Neighbor) -> &'a String) -> &'a str {
         match self {
             Self::Exporter(labels) => labels.get(label).unwrap_or_default(),
-            Self::Switch(neighbour) => field(neighbour),
+            Self::Switch(neighbor) => field(neighbor),
         }
     }
 }

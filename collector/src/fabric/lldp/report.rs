@@ -33,7 +33,7 @@ pub struct LldpMerge {
     /// Those of them that report their neighbors.
     pub speaking_leaves: usize,
     /// Neighbors that are hosts where none belongs, DPUs, or other ports of hosts than those of NICs.
-    pub host_neighbours: usize,
+    pub host_neighbors: usize,
     /// Neighbors on management ports.
     pub management: usize,
     /// NIC ports omitted because they are far slower than the fastest of their node.
@@ -74,7 +74,7 @@ impl LldpMerge {
         let sentence = |(chassis, names): &(String, Vec<String>)| {
             format!(
                 "LLDP chassis id {chassis:?} is that of {}: {}",
-                counted(names.len(), "neighbour", "neighbours"),
+                counted(names.len(), "neighbor", "neighbors"),
                 names.join(", ")
             )
         };
@@ -91,13 +91,13 @@ impl LldpMerge {
             ),
             (
                 self.unparsed,
-                "LLDP neighbour could not be read",
-                "LLDP neighbours could not be read",
+                "LLDP neighbor could not be read",
+                "LLDP neighbors could not be read",
             ),
             (
                 self.strangers.len(),
-                "neighbour of a switch is neither a known host nor a switch",
-                "neighbours of switches are neither known hosts nor switches",
+                "neighbor of a switch is neither a known host nor a switch",
+                "neighbors of switches are neither known hosts nor switches",
             ),
         ] {
             if count > 0 {
@@ -118,7 +118,7 @@ impl LldpMerge {
             return;
         }
         let above = format!(
-            "{} of {} do not tell their LLDP neighbours, so what is above them is not known",
+            "{} of {} do not tell their LLDP neighbors, so what is above them is not known",
             quiet,
             counted(self.leaves.len(), "leaf", "leaves")
         );

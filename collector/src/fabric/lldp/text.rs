@@ -18,11 +18,11 @@ const EXPECTED: &str = "the output of \"lldpctl\" (also with -f json0, json or k
 /// # Errors
 /// What was found instead of a supported format, with line and column for invalid JSON; or the error of the first neighbor
 /// if all are invalid.
-pub fn parse_neighbours(text: &str) -> Result<Told, String> {
+pub fn parse_neighbors(text: &str) -> Result<Told, String> {
     let told = parse(text)?;
     // A redacted or truncated text has no valid neighbor.
     match told.wrong.first() {
-        Some(wrong) if told.neighbours.is_empty() => Err(format!(
+        Some(wrong) if told.neighbors.is_empty() => Err(format!(
             "line {}: {}{}: expected {}",
             wrong.line,
             wrong.found,
@@ -58,7 +58,7 @@ fn parse(text: &str) -> Result<Told, String> {
 }
 
 /// Whether a text other than JSON is in one of the formats.
-pub(crate) fn is_neighbours(text: &str) -> bool {
+pub(crate) fn is_neighbors(text: &str) -> bool {
     text.contains("<lldp-neighbors-information")
         || is_lldpd(text)
         || text.lines().map(str::trim_start).any(|line| {

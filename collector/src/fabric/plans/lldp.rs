@@ -7,14 +7,14 @@ use railscope_model::plan::{PlanError, WiringPlan};
 
 use super::Source;
 use super::cabling::{cable, socket};
-use crate::fabric::Neighbour;
-use crate::fabric::lldp::text::{is_lldpd, parse_neighbours};
+use crate::fabric::Neighbor;
+use crate::fabric::lldp::text::{is_lldpd, parse_neighbors};
 use crate::fabric::lldp::{Mac, is_management_port};
 use crate::fabric::subnet::counted;
 
 /// Reads the neighbors of one device.
 pub(super) fn read(source: &mut Source<'_>) -> Result<WiringPlan, Vec<PlanError>> {
-    let parsed = parse_neighbours(source.text).map_err(|error| {
+    let parsed = parse_neighbors(source.text).map_err(|error| {
         let (found, expected) = error
             .split_once(": expected ")
             .unwrap_or((&error, "LLDP neighbors"));
@@ -24,34 +24,34 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<WiringPlan, Vec<PlanError>
     for wrong in &parsed.wrong {
         source.problem(wrong.line, "neighbor", &wrong.found, wrong.expected);
     }
-    let locals = parsed.neighbours.iter().map(|one| one.local.as_str());
+    let locals = parsed.neighbors.iter().map(|one| one.local.as_str());
     let is_of_host = source.text.trim_start().starts_with(['{', '[']) || is_lldpd(source.text);
     let is_switch = !is_of_host || locals.clone().any(is_switch_port);
     let mut plan = WiringPlan::default();
     let mut management = 0;
-    for neighbour in &parsed.neighbours {
-        if is_management_port(&neighbour.local, is_switch)
-            || is_management_port(&neighbour.port, false)
+    for neighbor in &parsed.neighbors {
+        if is_management_port(&neighbor.local, is_switch)
+            || is_management_port(&neighbor.port, false)
         {
             management += 1;
             continue;
         }
-        let forwards = neighbour
+        let forwards = neighbor
             .forwards
-            .unwrap_or_else(|| is_switch_port(port(neighbour)));
+            .unwrap_or_else(|| is_switch_port(port(neighbor)));
         let ends = (
-            socket(source.stem(), is_switch, &neighbour.local),
-            socket(&neighbour.system, forwards, port(neighbour)),
+            socket(source.stem(), is_switch, &neighbor.local),
+            socket(&neighbor.system, forwards, port(neighbor)),
         );
         match ends {
             (Some(near), Some(far)) => plan.cables.push(cable([near, far])),
             _ => {
-                let found = match neighbour.system.as_str() {
-                    "" => format!("an unnamed neighbor of {}", neighbour.local),
-                    name => format!("{name} on {}", neighbour.local),
+                let found = match neighbor.system.as_str() {
+                    "" => format!("an unnamed neighbor of {}", neighbor.local),
+                    name => format!("{name} on {}", neighbor.local),
                 };
                 let mut lines = source.text.lines();
-                let line = lines.position(|line| line.contains(&neighbour.chassis));
+                let line = lines.position(|line| line.contains(&neighbor.chassis));
                 let expected = "a System Name and a port, without control characters";
                 source.problem(line.map_or(0, |at| at + 1), "neighbor", &found, expected);
             }
@@ -67,16 +67,16 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<WiringPlan, Vec<PlanError>
 }
 
 /// The port name of a neighbor: the port description if the port id is an address or a number.
-fn port(neighbour: &Neighbour) -> &str {
-    let description = neighbour.description.trim();
-    let is_number = neighbour.port.bytes().all(|byte| byte.is_ascii_digit());
+fn port(neighbor: &Neighbor) -> &str {
+    let description = neighbor.description.trim();
+    let is_number = neighbor.port.bytes().all(|byte| byte.is_ascii_digit());
     let named = !description.is_empty() && !description.contains(char::is_whitespace);
     let is_name = named && PortWord::read(description).is_ok();
-    if is_name && (Mac::read(&neighbour.port).is_some() || is_number && is_switch_port(description))
+    if is_name && (Mac::read(&neighbor.port).is_some() || is_number && is_switch_port(description))
     {
         description
     } else {
-        &neighbour.port
+        &neighbor.port
     }
 }
 

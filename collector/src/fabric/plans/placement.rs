@@ -315,7 +315,7 @@ impl Groups {
         let known: BTreeSet<usize> = self.switches.keys().copied().collect();
         for (id, part) in &of_tier {
             let cables = fabric
-                .neighbours(*id)
+                .neighbors(*id)
                 .filter(|near| near.link.kind == LinkKind::Cable);
             let below: BTreeSet<usize> = cables
                 .filter_map(|near| self.index.get(&fabric.vertex(near.peer).part))

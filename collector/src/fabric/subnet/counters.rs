@@ -346,7 +346,7 @@ mod tests {
         }
         // Identity, two states, speed, width, all counters, one of them saturated.
         assert_eq!(reading.samples().len(), 1 + 2 + 2 + COUNTERS + 1);
-        assert_eq!(reading.normalise(), 0, "no series twice");
+        assert_eq!(reading.normalize(), 0, "no series twice");
     }
 
     #[test]
@@ -374,7 +374,7 @@ mod tests {
         ] {
             assert_eq!(value(&reading, metric, labels), expected, "{labels:?}");
         }
-        assert_eq!(reading.normalise(), 0, "no series twice");
+        assert_eq!(reading.normalize(), 0, "no series twice");
     }
 
     #[test]

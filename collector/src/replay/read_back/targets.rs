@@ -98,7 +98,7 @@ fn is_known(mappings: &Mappings, names: &[String]) -> bool {
         writeln!(text, "{name} 1").ok();
         text
     });
-    mappings.recognise(&exposition).is_some()
+    mappings.recognize(&exposition).is_some()
 }
 
 /// Finds the targets of a store that were scraped in a span of time.

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Path, State as Shared};
 use axum::http::StatusCode;
 
-use super::params::{Neighbourhood, Nothing, Page, Params, Refusal};
+use super::params::{Neighborhood, Nothing, Page, Params, Refusal};
 use crate::clock::unix_seconds;
 use crate::mapping::OWN_KIND;
 use crate::serve::layout::Layout;
@@ -98,7 +98,7 @@ pub(crate) async fn node(
 
 pub(crate) async fn topology(
     Shared(state): App,
-    Params(asked): Params<Neighbourhood>,
+    Params(asked): Params<Neighborhood>,
 ) -> Result<Json<Topology>, Refusal> {
     let snapshot = snapshot(&state)?;
     let layout = &snapshot.layout;
@@ -131,7 +131,7 @@ pub(crate) async fn topology(
 /// Switches and nodes requested: all switches, or those one cable around a switch or a node.
 fn chosen(
     layout: &Layout,
-    asked: &Neighbourhood,
+    asked: &Neighborhood,
 ) -> Result<(BTreeSet<usize>, BTreeSet<usize>), Refusal> {
     let list = "/api/v1/topology";
     match (&asked.leaf, &asked.node) {

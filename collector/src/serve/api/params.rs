@@ -129,20 +129,20 @@ impl Expected for Page {
 /// `leaf` or `node`, and `limit`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Neighbourhood {
+pub(crate) struct Neighborhood {
     pub(crate) leaf: Option<String>,
     pub(crate) node: Option<String>,
     #[serde(default)]
     limit: Limit,
 }
 
-impl Neighbourhood {
+impl Neighborhood {
     pub(crate) fn limit(&self) -> usize {
         self.limit.0
     }
 }
 
-impl Expected for Neighbourhood {
+impl Expected for Neighborhood {
     const EXPECTED: &'static str = "leaf=SWITCH or node=NODE, and limit=N with N from 1 to 20000";
 }
 

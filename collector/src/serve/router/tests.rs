@@ -338,7 +338,7 @@ async fn wrong_questions_get_a_sentence_in_json() {
 }
 
 #[tokio::test]
-async fn a_neighbourhood_is_one_cable_around_a_switch_or_a_node_and_limits_say_what_they_leave_off()
+async fn a_neighborhood_is_one_cable_around_a_switch_or_a_node_and_limits_say_what_they_leave_off()
 {
     let at = serve(small()).await;
     for (query, switches, nodes, left_off) in [

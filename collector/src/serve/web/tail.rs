@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::html::{Esc, scrolling};
 use super::{Look, step_times};
-use crate::classes::{HOST_STALLS, HOST_STEAL, NOISY_NEIGHBOUR, PATH_SLOW, UPLINK_JITTER};
+use crate::classes::{HOST_STALLS, HOST_STEAL, NOISY_NEIGHBOR, PATH_SLOW, UPLINK_JITTER};
 use crate::detect::tails::{Causes, ClassTail, Quantile, STALLS_SECONDS, Slow};
 use crate::serve::api::tails::QUANTILES;
 use crate::serve::phrases;
@@ -74,7 +74,7 @@ fn verdict(out: &mut String, look: &Look<'_>) -> fmt::Result {
         &PATH_SLOW,
         &HOST_STALLS,
         &HOST_STEAL,
-        &NOISY_NEIGHBOUR,
+        &NOISY_NEIGHBOR,
     ];
     let view = &look.snapshot.view;
     let mut open = (view.incidents.iter())

@@ -125,7 +125,7 @@ impl Lldp {
             silent_ports: lldp.silent,
             left_out: BTreeMap::from([
                 ("dark_port", lldp.dark),
-                ("host", lldp.host_neighbours),
+                ("host", lldp.host_neighbors),
                 ("management", lldp.management),
                 ("slow_port", lldp.slow),
                 ("stranger", lldp.strangers.len()),

@@ -323,7 +323,7 @@ impl Source {
             let Naming::Resolved(target, reader) = &mut self.naming else {
                 continue;
             };
-            self.is_target = self.is_target || mappings.recognise(&pending.text).is_some();
+            self.is_target = self.is_target || mappings.recognize(&pending.text).is_some();
             if self.is_target {
                 if is_recorded {
                     let text = pending.text.clone();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use railscope_model::fabric::Timestamp;
 
 use crate::config::Target;
-use crate::mapping::{Mapping, Mappings, OWN_KIND, Recognised, Translation, Translator};
+use crate::mapping::{Mapping, Mappings, OWN_KIND, Recognized, Translation, Translator};
 use crate::service::Event;
 use crate::sources::scrape::Held;
 use crate::store::source_id::Speaker;
@@ -56,17 +56,17 @@ impl Reader {
         let fits = translated
             .as_ref()
             .is_some_and(|(_, translation)| !translation.readings.is_empty());
-        if !self.is_told && !fits && self.recognise(page) {
+        if !self.is_told && !fits && self.recognize(page) {
             translated = self.translate(page, at);
         }
         translated
     }
 
     /// Recognizes the exporter of a scrape body. Returns whether it changed.
-    fn recognise(&mut self, page: &str) -> bool {
-        match self.mappings.recognise(page) {
-            Some(Recognised::Foreign(mapping)) => self.use_mapping(Some(mapping)),
-            Some(Recognised::Own) => self.use_mapping(None),
+    fn recognize(&mut self, page: &str) -> bool {
+        match self.mappings.recognize(page) {
+            Some(Recognized::Foreign(mapping)) => self.use_mapping(Some(mapping)),
+            Some(Recognized::Own) => self.use_mapping(None),
             // An empty scrape body, or one without known names, is still from the same exporter.
             None => false,
         }

@@ -30,7 +30,7 @@ fn sample(rdma: &mut Rdma) -> BTreeSet<String> {
         rdma.sample(&mut reading).expect("a sample"),
         Presence::Present
     );
-    assert_eq!(reading.normalise(), 0, "a number came twice");
+    assert_eq!(reading.normalize(), 0, "a number came twice");
     let lines = reading.samples().iter().map(|sample| {
         let name = sample.metric.name.trim_start_matches("railscope_");
         let labels = sample

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_changed_is_asked_again_and_never_colours_its_gpu() {
+    fn a_link_that_changed_is_asked_again_and_never_colors_its_gpu() {
         let mut calls = Calls::default();
         let refuse =
             |calls: &mut Calls| calls.ask::<u32>(("a", Of::Link(3)), || Err(NvmlError::InvalidArg));

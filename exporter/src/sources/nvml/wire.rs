@@ -162,7 +162,7 @@ mod tests {
         let link = Labels::new(["7", "17", "replay"]);
         reading.push(&NVLINK_ERRORS, &link, u64::MAX);
         line.values = Values::Whole(reading);
-        let text = serde_json::to_string(&line).expect("serialises");
+        let text = serde_json::to_string(&line).expect("serializes");
         assert!(
             text.starts_with(r#"{"scope":"gpu/7","status":"unsupported""#),
             "{text}"

@@ -2,7 +2,7 @@
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::lint::lint;
-use railscope_collector::fabric::lldp::text::parse_neighbours;
+use railscope_collector::fabric::lldp::text::parse_neighbors;
 use railscope_collector::fabric::plans::{Format, NodeNames, Placement, Site, export, read};
 use railscope_collector::fabric::subnet::{parse_forwarding, parse_ibnetdiscover};
 use railscope_collector::fabric::{assign_rails, diff, merge_subnet, understand};
@@ -45,7 +45,7 @@ pub(crate) fn forwarding(bytes: &[u8]) {
 
 /// What a switch prints of its neighbors.
 pub(crate) fn lldp_switch(bytes: &[u8]) {
-    if let Err(error) = parse_neighbours(&String::from_utf8_lossy(bytes)) {
+    if let Err(error) = parse_neighbors(&String::from_utf8_lossy(bytes)) {
         assert!(error.contains("expected"), "{error}");
     }
 }

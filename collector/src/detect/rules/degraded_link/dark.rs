@@ -42,11 +42,7 @@ fn dark_ports(view: &View<'_>) -> BTreeSet<Port> {
 pub(super) fn cables_without_light(view: &View<'_>, out: &mut Vec<Evidence>) {
     let dark = dark_ports(view);
     for (id, port) in &dark {
-        for near in view
-            .fabric
-            .neighbours(*id)
-            .filter(|near| near.port == *port)
-        {
+        for near in view.fabric.neighbors(*id).filter(|near| near.port == *port) {
             let far = (near.peer, near.peer_port);
             let is_new =
                 near.link.kind == LinkKind::Cable && near.link.seen_by.presence() != Presence::Lost;

@@ -208,7 +208,7 @@ fn leaves(view: &View<'_>, (node, port): (&NodeName, &RdmaPort)) -> Vec<SwitchNa
     let host = view.fabric.find(&Part::Host(node.clone()));
     let inside = host
         .into_iter()
-        .flat_map(|host| view.fabric.neighbours(host));
+        .flat_map(|host| view.fabric.neighbors(host));
     let parts = inside.map(|near| &view.fabric.vertex(near.peer).part);
     parts
         .filter_map(|part| leaf_of(view.fabric, part))

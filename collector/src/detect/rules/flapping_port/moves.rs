@@ -78,7 +78,7 @@ impl Moves {
 
 /// By port of a NIC that has one cable, the port at its other end, as a hash.
 fn far_ends(view: &View<'_>, nic: PartId) -> BTreeMap<u16, u64> {
-    let cables = view.fabric.neighbours(nic);
+    let cables = view.fabric.neighbors(nic);
     let cables = cables.filter(|near| near.link.kind == LinkKind::Cable && near.link.is_present());
     let mut ends: BTreeMap<u16, Option<u64>> = BTreeMap::new();
     for cable in cables {

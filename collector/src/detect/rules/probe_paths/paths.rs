@@ -104,7 +104,7 @@ impl Ways {
     /// Leaves of all NICs of the node that a NIC is in.
     fn leaves_of_node(&mut self, fabric: &Fabric, nic: PartId) -> Vec<PartId> {
         let host = self.end(fabric, nic).host;
-        let parts = host.into_iter().flat_map(|host| fabric.neighbours(host));
+        let parts = host.into_iter().flat_map(|host| fabric.neighbors(host));
         let nics = parts.filter(|near| matches!(fabric.vertex(near.peer).part, Part::Nic(..)));
         let nics: Vec<PartId> = nics.map(|near| near.peer).collect();
         let leaves = nics.into_iter().map(|nic| self.end(fabric, nic).leaf);
@@ -181,7 +181,7 @@ impl Ways {
 
 fn find_end(fabric: &Fabric, nic: PartId) -> End {
     let mut end = End::default();
-    for near in fabric.neighbours(nic) {
+    for near in fabric.neighbors(nic) {
         match (&fabric.vertex(near.peer).part, near.link.kind) {
             (Part::Host(_), LinkKind::Inside) => end.host = Some(near.peer),
             (Part::Switch(_), LinkKind::Cable) if near.link.is_present() && end.leaf.is_none() => {

@@ -43,7 +43,7 @@ impl BeforeNics {
         self.ports.clear();
         let nics = view.fabric.vertices();
         for (nic, _) in nics.filter(|(_, vertex)| matches!(vertex.part, Part::Nic(..))) {
-            let cables = view.fabric.neighbours(nic);
+            let cables = view.fabric.neighbors(nic);
             for near in cables.filter(|near| near.link.kind == LinkKind::Cable) {
                 if let Part::Switch(switch) = &view.fabric.vertex(near.peer).part {
                     let place = *places.entry(near.peer).or_insert_with(|| {

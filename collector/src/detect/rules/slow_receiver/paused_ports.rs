@@ -56,7 +56,7 @@ fn ports<'a>(
     history: &'a NodeHistory,
 ) -> Option<Vec<Port<'a>>> {
     let part = view.fabric.find(&Part::Switch(switch.clone()))?;
-    let cables = view.fabric.neighbours(part);
+    let cables = view.fabric.neighbors(part);
     let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
     let nics: HashMap<u16, PartId> = cables
         .filter(|near| matches!(view.fabric.vertex(near.peer).part, Part::Nic(..)))

@@ -297,7 +297,7 @@ fn loses_inside(view: &View<'_>, drops: &Drops<'_>) -> bool {
     };
     let peers: BTreeMap<u16, &Part> = view
         .fabric
-        .neighbours(id)
+        .neighbors(id)
         .map(|near| (near.port, &view.fabric.vertex(near.peer).part))
         .collect();
     let mut all = peers.values();

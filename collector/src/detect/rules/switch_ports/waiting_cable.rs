@@ -312,7 +312,7 @@ fn between(view: &View<'_>) -> Vec<(SwitchName, Vec<Cable>)> {
         let Part::Switch(switch) = &vertex.part else {
             return None;
         };
-        let near = view.fabric.neighbours(id);
+        let near = view.fabric.neighbors(id);
         let cables = near.filter(|near| near.link.kind == LinkKind::Cable);
         let is_switch = |peer| matches!(view.fabric.vertex(peer).part, Part::Switch(_));
         let cables = cables
@@ -394,7 +394,7 @@ fn is_passed_on(view: &View<'_>, own: &Port<'_>, counts: &Counts) -> bool {
     let back = view.fabric.find(&Part::Switch(own.switch.clone()));
     let mut onward = view
         .fabric
-        .neighbours(own.cable.peer)
+        .neighbors(own.cable.peer)
         .filter(|near| near.link.kind == LinkKind::Cable && Some(near.peer) != back);
     onward.any(|near| {
         let [wait, bytes, speed, stopped] = series.of(near.port);

@@ -2,7 +2,7 @@
 //! neighbor.
 
 use crate::fabric::lldp::Mac;
-use crate::fabric::{Neighbour, Told};
+use crate::fabric::{Neighbor, Told};
 
 /// Values that switches print if a neighbor does not advertise a field.
 const NOT_ADVERTISED: [&str; 4] = ["", "not advertised", "null", "n/a"];
@@ -57,7 +57,7 @@ impl Block {
         }
         told.take(
             self.line,
-            Neighbour {
+            Neighbor {
                 local: local.clone(),
                 chassis,
                 port: port.clone(),

@@ -7,7 +7,7 @@ use super::blocks::{told, whole_name};
 use super::junos;
 
 use crate::fabric::lldp::Mac;
-use crate::fabric::{Neighbour, Told};
+use crate::fabric::{Neighbor, Told};
 
 /// Reads either form, also inside of a larger object, under any key.
 ///
@@ -38,9 +38,9 @@ pub(super) fn parse(text: &str) -> Result<Told, String> {
         for interface in many(interfaces) {
             for (name, interface) in named(interface) {
                 let line = line_of(text, name.unwrap_or_default());
-                let known = neighbour(name, interface);
+                let known = neighbor(name, interface);
                 match known {
-                    Ok(neighbour) => told.take(line, neighbour),
+                    Ok(neighbor) => told.take(line, neighbor),
                     Err((found, expected)) => told.refuse(line, found, expected),
                 }
             }
@@ -94,7 +94,7 @@ fn eos(text: &str, interfaces: &Value) -> Told {
             let forwards = [of("bridge"), of("router")].into_iter().flatten();
             told.take(
                 line,
-                Neighbour {
+                Neighbor {
                     local: local.clone(),
                     chassis,
                     port,
@@ -134,7 +134,7 @@ fn nxos(text: &str, rows: &Value) -> Told {
         let capabilities = word("enabled_capability");
         result.take(
             line_of(text, row["l_port_id"].as_str().unwrap_or_default()),
-            Neighbour {
+            Neighbor {
                 local,
                 chassis,
                 port,
@@ -172,7 +172,7 @@ fn named(value: &Value) -> Vec<(Option<&str>, &Value)> {
     }
 }
 
-fn neighbour(local: Option<&str>, interface: &Value) -> Result<Neighbour, (String, &'static str)> {
+fn neighbor(local: Option<&str>, interface: &Value) -> Result<Neighbor, (String, &'static str)> {
     let of = || format!("a neighbor of {}", local.unwrap_or("an unnamed port"));
     let part = |key: &str| many(interface.get(key)?).first();
     let both = part("chassis").zip(part("port")).zip(local);
@@ -193,7 +193,7 @@ fn neighbour(local: Option<&str>, interface: &Value) -> Result<Neighbour, (Strin
             "a MAC address, according to its type; it may be redacted",
         ));
     }
-    Ok(Neighbour {
+    Ok(Neighbor {
         local: name.to_owned(),
         chassis: id.to_owned(),
         port: port_id.to_owned(),

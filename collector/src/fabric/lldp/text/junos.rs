@@ -4,7 +4,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::Value;
 
 use super::blocks::forwards;
-use crate::fabric::{Neighbour, Told};
+use crate::fabric::{Neighbor, Told};
 
 /// Whether a line is the heading of the table, with any column width.
 pub(super) fn is_header(line: &str) -> bool {
@@ -41,12 +41,12 @@ pub(super) fn parse_table(text: &str) -> Option<Told> {
             // The port field can have several words.
             Some([chassis, port @ .., system]) if !port.is_empty() => told.take(
                 line,
-                Neighbour {
+                Neighbor {
                     local: whole(local).to_owned(),
                     chassis: (*chassis).to_owned(),
                     port: whole(&port.join(" ")).to_owned(),
                     system: (*system).to_owned(),
-                    ..Neighbour::default()
+                    ..Neighbor::default()
                 },
             ),
             _ => told.refuse(
@@ -139,7 +139,7 @@ fn add(told: &mut Told, line: usize, word: impl Fn(&str) -> Option<String>) {
     let capabilities = word("lldp-remote-system-capabilities-enabled");
     told.take(
         line,
-        Neighbour {
+        Neighbor {
             local: whole(&local).to_owned(),
             chassis,
             port: whole(&port).to_owned(),

@@ -1,13 +1,13 @@
 //! Switch output in every form, synthetic; and recorded output, where it is available.
 
 use super::*;
-use crate::fabric::Neighbour;
+use crate::fabric::Neighbor;
 
 /// `local: system port, chassis, forwards` of each neighbor, and how many could not be read.
 fn read(text: &str) -> Result<(Vec<String>, usize), String> {
-    let told = parse_neighbours(text)?;
-    let line = |one: &Neighbour| {
-        let Neighbour {
+    let told = parse_neighbors(text)?;
+    let line = |one: &Neighbor| {
+        let Neighbor {
             local,
             chassis,
             port,
@@ -17,7 +17,7 @@ fn read(text: &str) -> Result<(Vec<String>, usize), String> {
         } = one;
         format!("{local}: {system} {port}, {chassis}, {forwards:?}")
     };
-    Ok((told.neighbours.iter().map(line).collect(), told.unparsed))
+    Ok((told.neighbors.iter().map(line).collect(), told.unparsed))
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn lldpd_as_text_and_as_key_value_pairs_says_the_same() {
         "eth2.7:  p 1, c, None".to_owned(),
     ];
     for text in [text, pairs] {
-        assert!(is_neighbours(text));
+        assert!(is_neighbors(text));
         assert_eq!(read(text), Ok((expected.clone(), 1)), "{text}");
     }
 }
@@ -194,8 +194,8 @@ fn the_recorded_words_of_switches_and_of_a_host_are_read_whole() {
             eprintln!("SKIPPED: no capture {file}");
             continue;
         };
-        let told = parse_neighbours(&text).expect(file);
-        let all = &told.neighbours;
+        let told = parse_neighbors(&text).expect(file);
+        let all = &told.neighbors;
         let locals: std::collections::BTreeSet<_> = all.iter().map(|one| &one.local).collect();
         let named = all.iter().filter(|one| !one.system.is_empty()).count();
         let forward = all.iter().filter(|one| one.forwards == Some(true)).count();
@@ -217,7 +217,7 @@ fn a_recorded_host_with_redacted_ids_is_rejected_with_its_line() {
         eprintln!("SKIPPED: no capture {file}");
         return;
     };
-    let error = parse_neighbours(&text).expect_err("redacted");
+    let error = parse_neighbors(&text).expect_err("redacted");
     assert!(
         error.contains(": chassis id mac_value, and 1 more: expected a MAC address"),
         "{error}"
@@ -227,11 +227,11 @@ fn a_recorded_host_with_redacted_ids_is_rejected_with_its_line() {
 proptest::proptest! {
     #[test]
     fn no_text_makes_it_panic(text in "(Interface E detected 1 LLDP neighbors:\n|Interface: e, via: L\n|lldp.e.via=L\n|lldp.e.port.mac=|Neighbor |Chassis id: |Port id: |Chassis ID: |[a-z0-9:/\"\n ]{0,12}){0,12}") {
-        parse_neighbours(&text).ok();
+        parse_neighbors(&text).ok();
     }
 
     #[test]
     fn no_json_makes_it_panic(text in r#"\{"lldp":[\{\}\[\]",:a-z0-9]{0,60}"#) {
-        parse_neighbours(&text).ok();
+        parse_neighbors(&text).ok();
     }
 }

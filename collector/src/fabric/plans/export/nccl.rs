@@ -37,7 +37,7 @@ pub fn nccl_hints(fabric: &Fabric, verdict: &Verdict) -> String {
             continue;
         };
         let cables = fabric
-            .neighbours(id)
+            .neighbors(id)
             .filter(|near| near.link.kind == LinkKind::Cable);
         let mut ports: Vec<u16> = cables.map(|near| near.port).collect();
         ports.sort_unstable();

@@ -107,7 +107,7 @@ fn every_dialect_that_the_collector_reads_is_read_here() {
         let opened = document(file, text);
         assert_eq!(cables(&opened), expected, "{text}");
         assert_eq!(opened.problems, [], "{text}");
-        assert!(crate::fabric::lldp::text::parse_neighbours(text).is_ok());
+        assert!(crate::fabric::lldp::text::parse_neighbors(text).is_ok());
     }
 }
 

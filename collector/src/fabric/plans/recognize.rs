@@ -118,7 +118,7 @@ const OTHERS: [(&str, &str); 3] = [
 ];
 
 /// Returns the format of a text.
-pub(super) fn recognise(source: &Source<'_>) -> Result<Format, PlanError> {
+pub(super) fn recognize(source: &Source<'_>) -> Result<Format, PlanError> {
     let text = source.text;
     if text.trim().is_empty() {
         return Err(source.error(1, "text", "an empty file", &expected(text)));
@@ -127,7 +127,7 @@ pub(super) fn recognise(source: &Source<'_>) -> Result<Format, PlanError> {
         return Err(source.error(1, "text", "no text", &expected(text)));
     }
     // A session can contain the short list before the details.
-    let has_details = crate::fabric::lldp::text::is_neighbours(text);
+    let has_details = crate::fabric::lldp::text::is_neighbors(text);
     for (mark, what) in OTHERS.iter().filter(|_| !has_details) {
         if let Some(line) = text.lines().position(|line| line.contains(mark)) {
             return Err(source.error(line + 1, "text", what, &expected(text)));
@@ -238,7 +238,7 @@ fn plain(text: &str) -> Option<Format> {
             Some(Format::SmiNvlink)
         }
         () if line(&super::switch::is_switch) => Some(Format::Switch),
-        () if crate::fabric::lldp::text::is_neighbours(text) => Some(Format::LldpText),
+        () if crate::fabric::lldp::text::is_neighbors(text) => Some(Format::LldpText),
         () if line(&|line| ["switches:", "capacity_blocks:", "nodes:"].contains(&line)) => {
             Some(Format::Topograph)
         }
