@@ -28,8 +28,8 @@ const HELD_SECONDS: f64 = 30.0;
 const WINDOW_SECONDS: f64 = 120.0;
 /// Share of the nodes with the same sensor in the same state from which the state is how such boards are.
 const USUAL_SHARE: f64 = 0.3;
-/// Share of the highest frequency on the median node that the fastest CPU of a node must reach.
-const MIN_FREQUENCY: f64 = 0.8;
+/// Share of the highest frequency on the median node that the fastest CPU of a node must reach: a site may have two models of hosts.
+const MIN_FREQUENCY: f64 = 0.62;
 /// What rises on all nodes is their load or the air of the room: a node must stand out by this factor.
 const ABOVE_PEERS: f64 = 5.0;
 
@@ -182,7 +182,7 @@ impl Detector for NodeHardware {
                 "share of the median node's highest frequency",
                 MIN_FREQUENCY,
                 "ratio",
-                "boost differs by less between equal nodes (a choice)",
+                "in simulated clusters of seven other authors 12 slow CPUs ran at 0.59 of it or less; base and boost frequency of two models differ by less",
             ),
             Threshold::new(
                 "share of its GPUs that are busy",
