@@ -42,6 +42,8 @@ pub struct Translation {
     pub counts: Ingested,
     /// Why the first sample that a row wanted could not be taken.
     pub unfit: Option<String>,
+    /// The host that it names, of a target whose node is listed by address.
+    pub host: Option<String>,
 }
 
 /// Translates the scrapes of one target.

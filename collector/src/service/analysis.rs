@@ -21,6 +21,7 @@ use crate::mapping::Translation;
 use crate::persist::Past;
 use crate::serve::otlp::IncidentEvents;
 use crate::sources::identity::Identities;
+use crate::sources::node_names::ReportedNames;
 use crate::sources::targets::{KnownTargets, own_on_switch};
 use crate::status::{ScrapeResult, Snapshot, State};
 use crate::store::source_id::{Speaker, Subject};
@@ -56,6 +57,7 @@ pub(crate) struct Analysis {
     analyzer: Analyzer,
     targets: KnownTargets,
     identities: Identities,
+    names: ReportedNames,
     announced: Announced,
     past: Past,
     incidents: Option<IncidentEvents>,
@@ -79,6 +81,7 @@ impl Analysis {
             analyzer,
             targets: KnownTargets::default(),
             identities: Identities::default(),
+            names: ReportedNames::default(),
             announced: Announced::new(windows, config.maintenance_file.take()),
             past: Past::of(config.state_dir.clone()),
             incidents,
@@ -134,7 +137,8 @@ impl Analysis {
     fn set_targets(&mut self, new: Vec<Target>, are_pushed: bool) {
         let nodes = self.targets.replace(new, are_pushed);
         self.identities.retain(&nodes);
-        self.analyzer.set_targets(&nodes);
+        self.names.set_listed(&nodes);
+        self.analyzer.set_targets(&self.names.nodes());
     }
 
     fn take_own(
@@ -178,9 +182,18 @@ impl Analysis {
         at: Timestamp,
         state: &State,
     ) -> BTreeSet<NodeName> {
+        if let (Some(Subject::Node(listed)), Some(host)) = (&target.about, &translation.host)
+            && self.names.note(listed, host)
+        {
+            self.analyzer.set_targets(&self.names.nodes());
+        }
         let mut ingested = translation.counts;
         let mut again = BTreeSet::new();
         for (subject, reading) in &translation.readings {
+            let subject = &match subject {
+                Subject::Node(node) => Subject::Node(self.names.of(node).clone()),
+                Subject::Switch(_) => subject.clone(),
+            };
             let from_afar = target.about.is_none();
             let taken = self
                 .analyzer

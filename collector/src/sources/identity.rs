@@ -1,11 +1,12 @@
 //! Which machine each Railscope exporter reports, so that data of one machine is never stored under the name of another.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::IpAddr;
 
 use railscope_model::exposition::{Line, Series, parse};
 use railscope_model::identity::NodeName;
 use railscope_model::metric::{NODE, NODE_BOOT_TIME};
+
+use super::node_names::{is_address, short};
 
 /// Minimum number of other targets that report their own names: with fewer, the list may name its nodes differently.
 const MIN_NAMED: usize = 3;
@@ -57,14 +58,14 @@ enum Naming {
 }
 
 impl Naming {
-    fn of(listed: &NodeName, reported: &str) -> Self {
-        let listed = listed.as_str();
+    fn of(node: &NodeName, reported: &str) -> Self {
+        let listed = node.as_str();
         let has_domain = listed.contains('.') && reported.contains('.');
         let is_same = match has_domain {
             true => listed.eq_ignore_ascii_case(reported),
             false => short(listed).eq_ignore_ascii_case(short(reported)),
         };
-        if listed.parse::<IpAddr>().is_ok() {
+        if is_address(node) {
             Self::Address
         } else if is_same {
             Self::Same
@@ -72,11 +73,6 @@ impl Naming {
             Self::Different
         }
     }
-}
-
-/// The name without its domain.
-fn short(name: &str) -> &str {
-    name.split('.').next().unwrap_or(name)
 }
 
 /// The machines that the Railscope exporters of all nodes report.

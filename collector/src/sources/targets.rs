@@ -12,8 +12,10 @@ use crate::config::Target;
 use crate::config::file_sd::parse_file_sd;
 use crate::health::SourceStatus;
 use crate::mapping::Mappings;
+use crate::sources::node_names::without_domains;
 use crate::status::State;
 use crate::store::STALE_AFTER_SECONDS;
+use crate::store::source_id::Subject;
 
 /// Interval at which file_sd files are checked.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -119,7 +121,7 @@ impl TargetList {
         }
     }
 
-    /// All targets in order. Of targets with the same node or switch and the same configured kind the first one is kept, and the
+    /// All targets in order. A node that is listed with and without a domain has the name without it. Of targets with the same node or switch and the same configured kind the first one is kept, and the
     /// others are logged. Targets whose kind is detected differ by their URL.
     pub fn targets(&self) -> Vec<Target> {
         let mut targets = BTreeMap::new();
@@ -128,7 +130,16 @@ impl TargetList {
             .iter()
             .filter_map(|source| source.targets.as_ref())
             .flatten();
-        for target in self.fixed.iter().chain(read) {
+        let mut all: Vec<Target> = self.fixed.iter().chain(read).cloned().collect();
+        let names = without_domains(all.iter().filter_map(Target::node));
+        for target in &mut all {
+            if let Some(Subject::Node(node)) = &mut target.about
+                && let Some(short) = names.get(node)
+            {
+                *node = short.clone();
+            }
+        }
+        for target in &all {
             let is_told = target.about.is_some() && target.kind.is_some();
             let url = (!is_told).then_some(&target.url);
             let key = (&target.about, &target.kind, url);

@@ -8,6 +8,7 @@ use railscope_model::fabric::Timestamp;
 use crate::config::Target;
 use crate::mapping::{Mapping, Mappings, OWN_KIND, Recognized, Translation, Translator};
 use crate::service::Event;
+use crate::sources::node_names::{is_address, reported_host};
 use crate::sources::scrape::Held;
 use crate::store::source_id::Speaker;
 
@@ -78,7 +79,11 @@ impl Reader {
             precedence: translator.mapping().precedence,
             name: Arc::from(&*self.target.url),
         };
-        Some((speaker, translator.translate(page, at)))
+        let mut translation = translator.translate(page, at);
+        if self.target.node().is_some_and(is_address) {
+            translation.host = reported_host(page).map(str::to_owned);
+        }
+        Some((speaker, translation))
     }
 
     /// Converts a scrape body into an event for the analysis, with its byte reservation until ingestion.

@@ -1,0 +1,146 @@
+//! One name for each node: target lists name nodes with or without a domain, and by address.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use railscope_model::identity::NodeName;
+
+/// Labels in which exporters report the name of their host: dcgm-exporter, node_exporter, and those of AMD.
+const HOST_LABELS: [&str; 3] = ["Hostname=\"", "nodename=\"", "hostname=\""];
+
+/// The name without its domain.
+pub(crate) fn short(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(short, _)| short)
+}
+
+/// Whether a node is named by its address.
+pub(crate) fn is_address(name: &NodeName) -> bool {
+    name.as_str().parse::<IpAddr>().is_ok()
+}
+
+/// Nodes that are listed with a domain, and without it as well, each with the short name; not where two nodes have that short name.
+pub(crate) fn without_domains<'a>(
+    nodes: impl Iterator<Item = &'a NodeName>,
+) -> BTreeMap<NodeName, NodeName> {
+    let named = nodes.filter(|node| !is_address(node));
+    let named: BTreeSet<&NodeName> = named.collect();
+    let mut by_short: BTreeMap<&str, Vec<&NodeName>> = BTreeMap::new();
+    for node in &named {
+        by_short.entry(short(node.as_str())).or_default().push(node);
+    }
+    let pairs = by_short
+        .into_iter()
+        .filter_map(|(short, nodes)| match nodes[..] {
+            [one, other] if one.as_str() == short => Some((other.clone(), one.clone())),
+            _ => None,
+        });
+    pairs.collect()
+}
+
+/// The name of the host that a scrape body reports, if any.
+pub(crate) fn reported_host(page: &str) -> Option<&str> {
+    HOST_LABELS.iter().find_map(|label| {
+        let mut found = page.match_indices(label);
+        let at = found.find(|(at, _)| *at > 0 && matches!(page.as_bytes()[at - 1], b'{' | b','));
+        let value = &page[at?.0 + label.len()..];
+        value.split('"').next().filter(|name| !name.is_empty())
+    })
+}
+
+/// The names of nodes whose exporters are listed by address, as they report them.
+#[derive(Debug, Default)]
+pub(crate) struct ReportedNames {
+    /// All listed nodes.
+    listed: BTreeSet<NodeName>,
+    by_address: BTreeMap<NodeName, NodeName>,
+}
+
+impl ReportedNames {
+    /// Replaces the listed nodes. What was reported of others is forgotten.
+    pub(crate) fn set_listed(&mut self, nodes: &[NodeName]) {
+        self.listed = nodes.iter().cloned().collect();
+        let listed = &self.listed;
+        self.by_address
+            .retain(|address, name| listed.contains(address) && listed.contains(name));
+    }
+
+    /// Notes which host the exporter of a listed node reports. Returns whether that is another listed node, and was not known.
+    pub(crate) fn note(&mut self, listed: &NodeName, host: &str) -> bool {
+        if !is_address(listed) {
+            return false;
+        }
+        let is_it = |node: &&NodeName| {
+            !is_address(node) && short(node.as_str()).eq_ignore_ascii_case(short(host))
+        };
+        let mut nodes = self.listed.iter().filter(is_it);
+        // Names of pods are no nodes, and two domains may have the same names.
+        let (Some(name), None) = (nodes.next(), nodes.next()) else {
+            return false;
+        };
+        let known = self.by_address.insert(listed.clone(), name.clone());
+        known.as_ref() != Some(name)
+    }
+
+    /// The name of a listed node.
+    pub(crate) fn of<'a>(&'a self, listed: &'a NodeName) -> &'a NodeName {
+        self.by_address.get(listed).unwrap_or(listed)
+    }
+
+    /// All nodes, each once.
+    pub(crate) fn nodes(&self) -> Vec<NodeName> {
+        let nodes: BTreeSet<_> = self.listed.iter().map(|node| self.of(node)).collect();
+        nodes.into_iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(names: &[&str]) -> Vec<NodeName> {
+        names
+            .iter()
+            .map(|name| name.parse().expect("a name"))
+            .collect()
+    }
+
+    #[test]
+    fn a_node_that_is_listed_with_and_without_a_domain_is_one() {
+        let listed = nodes(&[
+            "n1", "n1.a.net", "n2.a.net", "n3", "n3.a.net", "n3.b.net", "10.0.0.1", "10",
+        ]);
+        let found = without_domains(listed.iter());
+        let found: Vec<_> = found
+            .iter()
+            .map(|(from, to)| format!("{from} {to}"))
+            .collect();
+        assert_eq!(found, ["n1.a.net n1"]);
+    }
+
+    #[test]
+    fn an_exporter_that_is_listed_by_address_reports_its_node() {
+        let page =
+            |label: &str, host: &str| format!("# HELP a b\na{{gpu=\"0\",{label}=\"{host}\"}} 1\n");
+        let of = |page: &str| reported_host(page).map(str::to_owned);
+        assert_eq!(of(&page("Hostname", "n1")), Some("n1".to_owned()));
+        assert_eq!(
+            of(&page("nodename", "n1.a.net")),
+            Some("n1.a.net".to_owned())
+        );
+        assert_eq!(of(&page("exported_hostname", "n1")), None);
+
+        let mut names = ReportedNames::default();
+        names.set_listed(&nodes(&["n1", "n2", "10.0.0.1", "10.0.0.2"]));
+        let [n1, first, second] =
+            ["n1", "10.0.0.1", "10.0.0.2"].map(|name| name.parse().expect("a name"));
+        assert!(
+            names.note(&first, "N1.a.net") && !names.note(&first, "n1"),
+            "known"
+        );
+        assert!(!names.note(&second, "dcgm-exporter-x7") && !names.note(&n1, "n2"));
+        assert_eq!((names.of(&first), names.of(&second)), (&n1, &second));
+        assert_eq!(names.nodes(), nodes(&["10.0.0.2", "n1", "n2"]));
+        names.set_listed(&nodes(&["10.0.0.1"]));
+        assert_eq!(names.of(&first), &first);
+    }
+}
