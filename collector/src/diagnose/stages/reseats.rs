@@ -11,7 +11,7 @@ use railscope_model::metric::{
 };
 
 use crate::assemble::netdev::has_gpus;
-use crate::classes::{LINK_ERRORS, PORT_DOWN};
+use crate::classes::{LINK_ERRORS, PORT_DOWN, PORT_FLAPPING};
 use crate::detect::gpus::any_is_busy;
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::job_impact::{IDLE_SECONDS, does_nothing};
@@ -20,7 +20,7 @@ use crate::jobs::job::Jobs;
 use crate::store::{History, Increase, NodeHistory};
 
 /// How long reseating, cleaning or swapping may take (a choice).
-const RESEAT_SECONDS: f64 = 300.0;
+const RESEAT_SECONDS: f64 = 120.0;
 /// How long an idle node may be off: a GPU server needs ten minutes to boot (a choice).
 const OFF_SECONDS: f64 = 900.0;
 /// How long the cables of a node that answers again may stay down: it answers before its links are up (a choice).
@@ -102,6 +102,8 @@ impl Reseats {
                 self.0.entry((*part).clone()).or_insert(new);
             }
         }
+        // One that goes down repeatedly is not reseated.
+        let flapping: BTreeSet<&Part> = of(&PORT_FLAPPING).map(|evidence| &evidence.part).collect();
         let errors = of(&LINK_ERRORS).map(|evidence| &evidence.part);
         let mut held: BTreeSet<Part> = down.iter().copied().chain(errors).cloned().collect();
         held.retain(|part| {
@@ -110,7 +112,9 @@ impl Reseats {
             };
             // A node that boots has no past, and its switch may be read later.
             let is_unused = !any_is_busy(host.1) && !runs_job(host);
-            held.may_wait(host.1, now) && (is_unused || may_wait(host, held.is_in_repair))
+            !flapping.contains(part)
+                && held.may_wait(host.1, now)
+                && (is_unused || may_wait(host, held.is_in_repair))
         });
         for cables in cables_of_switches(fabric, &down).into_values() {
             let lost = || cables.iter().filter(|(cable, _)| down.contains(cable));
@@ -287,6 +291,7 @@ mod tests {
         for (busy, expected) in [(0, true), (1, false)] {
             let (mut reseats, mut history) = (Reseats::default(), switched_off(100));
             assert!(waits_now(&mut reseats, &history, false, DOWN_AT));
+            assert!(waits_now(&mut reseats, &history, false, 295));
             let node: NodeName = "node-1".parse().expect("a name");
             let page = format!("railscope_gpu_utilization_ratio{{gpu=\"0\"}} {busy}\n");
             history.node_mut(&node).ingest(&page, at(300));
