@@ -13,7 +13,7 @@ use crate::detect::rules::slow_receiver;
 use crate::jobs::job::{JobTable, Jobs};
 
 /// Ticks that a port waits in ten seconds.
-const WAITS: f64 = 2e6;
+const WAITS: f64 = 2e7;
 
 /// Twelve hosts, of which the first four run a job, and some of which their leaf waits for.
 fn waiting_for(hosts: &[usize]) -> Lab {
@@ -162,37 +162,37 @@ fn rounds(count: u16, of: impl Fn(u16, u16) -> (f64, f64)) -> Vec<Vec<String>> {
     rounds.collect()
 }
 
-/// Twelve busy hosts; the switch port of the first waits so many ticks for each byte, before and after a minute. Returns the
-/// components named in each round.
-fn rounds_of(before: f64, after: f64, bytes: f64) -> Vec<Vec<String>> {
+/// Twelve busy hosts; the switch port of the first waits so many ticks, before and after a minute, while it sends so many bytes, and
+/// those of the others wait for `usual` ticks. Returns the components named in each round.
+fn rounds_of((before, after): (f64, f64), usual: f64, bytes: f64) -> Vec<Vec<String>> {
     rounds(20, |host, round| match (host, round) {
         (0, ..10) => (before, bytes),
         (0, _) => (after, bytes),
-        _ => (1e5, 1e11),
+        _ => (usual, 1e11),
     })
 }
 
 #[test]
 fn a_port_that_always_waits_longer_is_not_named_and_one_that_begins_to_is() {
     let named = |before, after| {
-        let rounds = rounds_of(before, after, 1e11);
+        let rounds = rounds_of((before, after), 1e6, 1e11);
         let count = |rounds: &[Vec<String>]| rounds.iter().filter(|own| !own.is_empty()).count();
         [count(&rounds[..10]), count(&rounds[10..])]
     };
     // 30 times as long as the others, always.
-    assert_eq!(named(3e6, 3e6), [0, 0]);
-    let [early, late] = named(1e5, 3e6);
+    assert_eq!(named(3e7, 3e7), [0, 0]);
+    let [early, late] = named(1e6, 3e7);
     assert!(early == 0 && late >= 7, "{early} {late}");
     // From the beginning, and far too long for what healthy ports do.
-    let [early, late] = named(1e7, 1e7);
+    let [early, late] = named(1e8, 1e8);
     assert!(early >= 7 && late == 10, "{early} {late}");
 }
 
 #[test]
 fn a_host_that_receives_nothing_is_named_only_where_its_port_waits_all_the_time() {
-    let named = |waits| !rounds_of(waits, waits, 1e6).concat().is_empty();
+    let named = |waits| !rounds_of((waits, waits), 1e5, 1e6).concat().is_empty();
     assert!(!named(2e7));
-    assert!(named(5e8));
+    assert!(named(5e7));
 }
 
 /// NICs named in any of the [`rounds`].
@@ -206,8 +206,8 @@ fn ever_named(count: u16, of: impl Fn(u16, u16) -> (f64, f64)) -> Vec<String> {
 fn hosts_that_are_waited_for_from_the_same_seconds_on_are_not_named() {
     let named = |other_begins: u16| {
         ever_named(24, |host, round| match host {
-            0 if round >= 8 => (1e7, 1e11),
-            1 if round >= other_begins => (9e6, 1e11),
+            0 if round >= 8 => (1e8, 1e11),
+            1 if round >= other_begins => (9e7, 1e11),
             _ => (0.0, 1e11),
         })
     };
@@ -223,11 +223,11 @@ fn hosts_that_are_waited_for_from_the_same_seconds_on_are_not_named() {
 fn a_host_that_is_waited_for_since_another_is_sent_more_is_not_named() {
     let named = |other: f64| {
         ever_named(24, |host, round| match (host, round >= 8) {
-            (0, true) => (1e7, 1e11),
+            (0, true) => (1e8, 1e11),
             (1, true) => (other, 3e11),
             _ => (0.0, 1e11),
         })
     };
-    assert!(named(9e6).is_empty());
+    assert!(named(9e7).is_empty());
     assert_eq!(named(0.0), ["nic/n0:mlx5_0"]);
 }

@@ -84,7 +84,7 @@ const NAMED: &str = "path-slow link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]";
 
 /// Packets of a million that are marked where they wait, and elsewhere.
 const fn marked(wait: bool) -> f64 {
-    if wait { 4_000.0 } else { 40.0 }
+    if wait { 12_000.0 } else { 120.0 }
 }
 
 const fn is_culprit(node: usize, rail: usize) -> bool {
@@ -130,14 +130,14 @@ fn a_job_that_sends_less_has_no_slow_link_because_as_many_packets_are_marked() {
     let waits = |node: usize, rail: usize, begun: bool| Arrivals {
         load: if begun { 0.1 } else { 1.0 },
         marked: match (begun && node < 4, is_culprit(node, rail)) {
-            (false, _) => 200.0,
-            (true, true) => 2_500.0,
+            (false, _) => 600.0,
+            (true, true) => 7_500.0,
             // Nearly three times as many as before.
             (true, false) => {
                 if rail == 2 {
-                    550.0
+                    1_650.0
                 } else {
-                    200.0
+                    600.0
                 }
             }
         },
@@ -182,18 +182,18 @@ fn a_slow_link_stays_named_near_the_limits_and_is_named_again_after_a_pause_of_t
             .map(|named| named.contains(&NAMED.to_owned()))
             .collect::<Vec<_>>()
     };
-    // 0.93 of the bytes and 300 marked of a million would open no incident.
+    // 0.93 of the bytes and 3,600 marked of a million would open no incident.
     let near = named_at(|seconds| match seconds {
         0..BEGIN => (1.0, 40.0),
-        BEGIN..180 => (0.5, 4_000.0),
-        _ => (0.93, 300.0),
+        BEGIN..180 => (0.5, 12_000.0),
+        _ => (0.93, 3_600.0),
     });
     assert!(near[29], "{near:?}");
     // Nothing is marked for 60 s. What was before is not forgotten.
     let again = named_at(|seconds| match seconds {
         0..BEGIN => (1.0, 40.0),
         180..220 => (0.02, 40.0),
-        _ => (0.5, 4_000.0),
+        _ => (0.5, 12_000.0),
     });
     assert!(again[29], "{again:?}");
 }

@@ -141,9 +141,14 @@ fn concerns(view: &View<'_>, far: &Part, nic: (&NodeName, &RdmaPort), nics: &Nic
 
 /// Whether broken packets that any switch counts explain `lost` packets a second of many NICs.
 pub(super) fn explain_shared(view: &View<'_>, lost: f64) -> bool {
+    are_enough(of_all(view), lost)
+}
+
+/// Broken packets a second that all switches count.
+pub(super) fn of_all(view: &View<'_>) -> f64 {
     let switches = view.history.fresh_switches(view.now);
     let broken = switches.map(|found| of_switch(view, found, |_| true));
-    are_enough(broken.sum(), lost)
+    broken.sum()
 }
 
 fn are_enough(broken: f64, lost: f64) -> bool {

@@ -13,7 +13,7 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_BYTES,
 };
 
-use super::{EXPLAINED, LOSS_SECONDS, Losses, MIN_RATE, NAME, victims};
+use super::{EXPLAINED, LOSS_SECONDS, Losses, MIN_RATE, NAME, broken, victims};
 use crate::classes::UPLINK_LOSSY;
 use crate::detect::detector::{Evidence, Explanation, View};
 use crate::detect::ecn_marks::PACKET_BYTES;
@@ -21,6 +21,9 @@ use crate::detect::peers::{self, MIN_PEERS};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory, SWITCH_WINDOW_SECONDS};
 
+/// Times over which bytes are compared: bursts that a switch has received and not yet sent, and ports that are read one after another,
+/// make less of a difference over the longer one.
+const SECONDS: [f64; 2] = [60.0, 120.0];
 /// Share of what a switch receives that it must send too little or too much.
 const MIN_DIFFERENCE: f64 = 1e-3;
 /// How many times the largest difference of the other switches: ports are not read at the same time.
@@ -43,10 +46,22 @@ pub(super) fn rule(of_hosts: Vec<Threshold>) -> Rule {
             "ports are not read at the same time (a choice)",
         ),
         Threshold::new(
-            "errors and discards of the switch as a share of the missing packets, below",
+            "errors and discards of the switch as a share of the missing packets, and broken packets at any switch as a share of those that hosts lose, below",
             EXPLAINED,
             "ratio",
             "from this share, they explain it (a choice)",
+        ),
+        Threshold::new(
+            "time over which bytes are compared",
+            SECONDS[0],
+            "s",
+            "loss that has begun (a choice)",
+        ),
+        Threshold::new(
+            "or",
+            SECONDS[1],
+            "s",
+            "bursts make less of a difference (a choice)",
         ),
         Threshold::new(
             "times the largest difference of the other switches, at least",
@@ -79,8 +94,9 @@ pub(super) fn explain() -> Explanation {
     Explanation {
         check: "A switch sends another amount than it receives, which its errors and discards do not explain, and many NICs of several nodes lose packets.",
         threshold: format!(
-            "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments, {MIN_RATE:.0} per second each, and as many that detect gaps; a difference of at least {MIN_DIFFERENCE} of the bytes received in {:.0} s, {ABOVE_OTHERS:.0} times that of any other switch, of at least {MIN_PEERS}, twice what it was before at similar traffic, and errors and discards below {:.0} % of the missing packets",
-            LOSS_SECONDS[0],
+            "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments, {MIN_RATE:.0} per second each, and as many that detect gaps; a difference of at least {MIN_DIFFERENCE} of the bytes received in {:.0} or {:.0} s, {ABOVE_OTHERS:.0} times that of any other switch, of at least {MIN_PEERS}, twice what it was before at similar traffic, errors and discards below {:.0} % of the missing packets, and broken packets at all switches below that share of the packets that hosts lose",
+            SECONDS[0],
+            SECONDS[1],
             100.0 * EXPLAINED
         ),
         clears: "It sends what it receives, or packets arrive without loss.",
@@ -95,17 +111,17 @@ struct Balance {
 }
 
 impl Balance {
-    /// Of the longer of [`LOSS_SECONDS`], per second.
-    fn newest(history: &NodeHistory) -> Self {
+    /// Of so many seconds, per second.
+    fn newest(history: &NodeHistory, seconds: f64) -> Self {
         Self {
-            received: rate(history, &SWITCH_PORT_RECEIVE_BYTES),
-            sent: rate(history, &SWITCH_PORT_TRANSMIT_BYTES),
+            received: rate(history, &SWITCH_PORT_RECEIVE_BYTES, seconds),
+            sent: rate(history, &SWITCH_PORT_TRANSMIT_BYTES, seconds),
         }
     }
 
-    /// Of all the time before [`LOSS_SECONDS`], per second, if it is long enough.
-    fn before(history: &NodeHistory) -> Option<Self> {
-        let [newest, shortest] = LOSS_SECONDS;
+    /// Of all the time before the `newest` seconds, per second, if it is long enough.
+    fn before(history: &NodeHistory, newest: f64) -> Option<Self> {
+        let [_, shortest] = LOSS_SECONDS;
         let total = |metric| {
             let (mut amount, mut longest) = (0.0, 0.0_f64);
             for (_, port) in history.moving(metric) {
@@ -150,12 +166,16 @@ impl Inside {
             return None;
         }
         let losing = *self.losing.get_or_insert(view.now);
-        let found = self.stands_out(view).filter(|(switch, balance)| {
+        let is_broken_elsewhere = broken::of_all(view) >= EXPLAINED * senders.rate();
+        let found = SECONDS
+            .into_iter()
+            .find_map(|seconds| self.stands_out(view, seconds));
+        let found = found.filter(|(switch, balance)| {
             // A mirror that is set up to find the loss sends more than is received.
             let is_in_time = view.now.seconds_since(losing) <= LOSS_SECONDS.iter().sum();
             let is_known = self.found.as_ref() == Some(*switch);
             let is_loss = balance.missing() > 0.0 || is_known || is_in_time;
-            is_loss && are_connected(view, switch, senders)
+            is_loss && !is_broken_elsewhere && are_connected(view, switch, senders)
         });
         self.found = found.map(|(switch, _)| switch.clone());
         let (switch, balance) = found?;
@@ -188,17 +208,18 @@ impl Inside {
     }
 
     /// The switch whose difference is new and far larger than that of any other, if it counts nothing that explains it.
-    fn stands_out<'a>(&self, view: &View<'a>) -> Option<(&'a SwitchName, Balance)> {
+    fn stands_out<'a>(&self, view: &View<'a>, seconds: f64) -> Option<(&'a SwitchName, Balance)> {
         let switches = view.history.fresh_switches(view.now);
         let balances =
-            switches.map(|(switch, history)| (switch, history, Balance::newest(history)));
+            switches.map(|(switch, history)| (switch, history, Balance::newest(history, seconds)));
         let mut balances: Vec<_> = balances.collect();
         let received = balances.iter().map(|(.., own)| own.received);
         let busiest = received.fold(0.0, f64::max);
         balances.retain(|(switch, history, own)| {
             let is_small = || own.missing().abs() < MIN_DIFFERENCE;
             let is_known = || self.found.as_ref() == Some(*switch);
-            own.received > AS_BUSY * busiest && (is_small() || is_known() || is_new(history, *own))
+            own.received > AS_BUSY * busiest
+                && (is_small() || is_known() || is_new(history, *own, seconds))
         });
         balances.sort_by(|(.., a), (.., b)| b.missing().abs().total_cmp(&a.missing().abs()));
         let [(switch, history, own), others @ ..] = &balances[..] else {
@@ -209,7 +230,7 @@ impl Inside {
         let is_alone = others.len() + 1 >= MIN_PEERS
             && difference >= MIN_DIFFERENCE.max(ABOVE_OTHERS * next.missing().abs());
         let packets = difference * own.received / PACKET_BYTES;
-        let is_unexplained = is_alone && counted(history)? < EXPLAINED * packets;
+        let is_unexplained = is_alone && counted(history, seconds)? < EXPLAINED * packets;
         is_unexplained.then_some((*switch, *own))
     }
 }
@@ -225,21 +246,23 @@ fn are_connected(view: &View<'_>, switch: &SwitchName, senders: &Losses<'_>) -> 
 }
 
 /// Errors and discards a second of a switch; none if it does not count discards.
-fn counted(history: &NodeHistory) -> Option<f64> {
+fn counted(history: &NodeHistory, seconds: f64) -> Option<f64> {
     history.series(&SWITCH_PORT_DISCARDS).next()?;
-    Some(rate(history, &SWITCH_PORT_DISCARDS) + rate(history, &SWITCH_PORT_ERRORS))
+    let [discards, errors] =
+        [&SWITCH_PORT_DISCARDS, &SWITCH_PORT_ERRORS].map(|metric| rate(history, metric, seconds));
+    Some(discards + errors)
 }
 
-/// Rate of a counter of all ports of a switch together, over the longer of [`LOSS_SECONDS`].
-fn rate(history: &NodeHistory, metric: &'static Metric) -> f64 {
+/// Rate of a counter of all ports of a switch together, over so many seconds.
+fn rate(history: &NodeHistory, metric: &'static Metric, seconds: f64) -> f64 {
     let ports = history.moving(metric);
-    let rates = ports.filter_map(|(_, port)| port.newest_increase(LOSS_SECONDS[0]));
+    let rates = ports.filter_map(|(_, port)| port.newest_increase(seconds));
     rates.map(Increase::rate).sum()
 }
 
-/// Whether the difference of a switch began within the window, in which it carried traffic before.
-fn is_new(history: &NodeHistory, now: Balance) -> bool {
-    let before = Balance::before(history);
+/// Whether the difference of a switch over so many seconds began within the window, in which it carried traffic before.
+fn is_new(history: &NodeHistory, now: Balance, seconds: f64) -> bool {
+    let before = Balance::before(history, seconds);
     before.is_some_and(|before| {
         before.received >= AS_BUSY * now.received
             && before.missing().abs() <= BEFORE * now.missing().abs()
