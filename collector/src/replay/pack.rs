@@ -9,6 +9,7 @@ use railscope_model::fabric::Timestamp;
 
 use crate::config::file_sd::parse_labeled;
 use crate::config::{Config, ConfigError, SubnetFrom, Target};
+use crate::sources::node_names::unite;
 use crate::sources::push::fragments::Origin;
 use crate::sources::targets::TargetList;
 
@@ -109,6 +110,7 @@ impl Pack {
         config.state_dir = None;
         let mut origins = HashMap::new();
         let mut listings = Listings::default();
+        let mut read = Vec::new();
         for file in &config.file_sd {
             let text = std::fs::read_to_string(file).map_err(unreadable(file))?;
             let invalid = |message| PackError::Targets {
@@ -116,12 +118,19 @@ impl Pack {
                 message,
             };
             let labeled = parse_labeled(&text, &config.mappings).map_err(invalid)?;
-            for one in labeled {
-                let listed = listings.add(&one.target, one.listed.as_deref());
-                listed.map_err(invalid)?;
-                let (job, instance) = (one.job, one.instance);
-                origins.insert(Origin { job, instance }, Arc::new(one.target));
-            }
+            read.extend(labeled.into_iter().map(|one| (file, one)));
+        }
+        let mut configured = config.targets.clone();
+        let of_files = read.iter_mut().map(|(_, one)| &mut one.target);
+        unite(configured.iter_mut().chain(of_files));
+        for (file, one) in read {
+            let listed = listings.add(&one.target, one.listed.as_deref());
+            listed.map_err(|message| PackError::Targets {
+                file: file.clone(),
+                message,
+            })?;
+            let (job, instance) = (one.job, one.instance);
+            origins.insert(Origin { job, instance }, Arc::new(one.target));
         }
         listings.sort();
         let mut list = TargetList::new(

@@ -235,3 +235,51 @@ fn versions_of_the_fabric_file_are_used_from_their_time_on() {
     assert_eq!(links(90), 0);
     assert!(links(110) > 0);
 }
+
+/// GPUs of a node that dcgm-exporter reads; the first reports XID 79 after a minute.
+fn gpus(node: &str, second: u64) -> String {
+    let of_gpu = |gpu: u64| {
+        let labels = format!(
+            "{{gpu=\"{gpu}\",UUID=\"GPU-{node}-{gpu}\",pci_bus_id=\"00000000:{gpu}B:00.0\",device=\"nvidia{gpu}\",modelName=\"NVIDIA H100 80GB HBM3\",Hostname=\"{node}\"}}"
+        );
+        let xid = if gpu == 0 && second >= 60 { 79 } else { 0 };
+        format!(
+            "DCGM_FI_DEV_GPU_UTIL{labels} 100\nDCGM_FI_DEV_SM_CLOCK{labels} 1980\nDCGM_FI_DEV_XID_ERRORS{labels} {xid}\n"
+        )
+    };
+    (0..4).map(of_gpu).collect()
+}
+
+#[test]
+fn exporters_that_are_listed_with_a_domain_or_by_address_are_of_their_node() {
+    let mut lines = lines();
+    let listed = [("n1", "n1.a.net:9400"), ("n2", "10.0.0.2:9400")];
+    for second in (0..240).step_by(5) {
+        for (node, instance) in listed {
+            let scrape = line(START + second, instance, "body", &gpus(node, second));
+            lines.push(scrape.replace("\"job\":\"railscope\"", "\"job\":\"dcgm\""));
+        }
+    }
+    lines.sort_by_key(|line| {
+        let read: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        read["t"].as_u64()
+    });
+    let folder = pack(&lines);
+    let path = folder.path().join("targets.json");
+    let targets = fs::read_to_string(&path).expect("targets");
+    let more = listed.map(|(_, instance)| {
+        format!(
+            "{{\"targets\":[\"{instance}\"],\"labels\":{{\"job\":\"dcgm\",\"__railscope_kind\":\"dcgm-exporter\"}}}}"
+        )
+    });
+    let targets = format!("{},{}]", targets.trim_end_matches(']'), more.join(","));
+    fs::write(&path, targets).expect("written");
+    let (seen, replayed) = replay(&folder, Window::default());
+    replayed.expect("a pack");
+    for gpu in ["gpu/n1:0", "gpu/n2:0"] {
+        let named = seen
+            .iter()
+            .any(|line| line.ends_with(&format!("Opened gpu-lost {gpu}")));
+        assert!(named, "{gpu}: {seen:?}");
+    }
+}

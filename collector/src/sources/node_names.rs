@@ -5,6 +5,9 @@ use std::net::IpAddr;
 
 use railscope_model::identity::NodeName;
 
+use crate::config::Target;
+use crate::store::source_id::Subject;
+
 /// Labels in which exporters report the name of their host: dcgm-exporter, node_exporter, and those of AMD.
 const HOST_LABELS: [&str; 3] = ["Hostname=\"", "nodename=\"", "hostname=\""];
 
@@ -18,10 +21,21 @@ pub(crate) fn is_address(name: &NodeName) -> bool {
     name.as_str().parse::<IpAddr>().is_ok()
 }
 
+/// Gives targets of a node that is listed with and without a domain the name without it.
+pub(crate) fn unite<'a>(targets: impl Iterator<Item = &'a mut Target>) {
+    let mut targets: Vec<_> = targets.collect();
+    let names = without_domains(targets.iter().filter_map(|target| target.node()));
+    for target in &mut targets {
+        if let Some(Subject::Node(node)) = &mut target.about
+            && let Some(short) = names.get(node)
+        {
+            *node = short.clone();
+        }
+    }
+}
+
 /// Nodes that are listed with a domain, and without it as well, each with the short name; not where two nodes have that short name.
-pub(crate) fn without_domains<'a>(
-    nodes: impl Iterator<Item = &'a NodeName>,
-) -> BTreeMap<NodeName, NodeName> {
+fn without_domains<'a>(nodes: impl Iterator<Item = &'a NodeName>) -> BTreeMap<NodeName, NodeName> {
     let named = nodes.filter(|node| !is_address(node));
     let named: BTreeSet<&NodeName> = named.collect();
     let mut by_short: BTreeMap<&str, Vec<&NodeName>> = BTreeMap::new();

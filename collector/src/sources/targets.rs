@@ -12,10 +12,9 @@ use crate::config::Target;
 use crate::config::file_sd::parse_file_sd;
 use crate::health::SourceStatus;
 use crate::mapping::Mappings;
-use crate::sources::node_names::without_domains;
+use crate::sources::node_names::unite;
 use crate::status::State;
 use crate::store::STALE_AFTER_SECONDS;
-use crate::store::source_id::Subject;
 
 /// Interval at which file_sd files are checked.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -131,14 +130,7 @@ impl TargetList {
             .filter_map(|source| source.targets.as_ref())
             .flatten();
         let mut all: Vec<Target> = self.fixed.iter().chain(read).cloned().collect();
-        let names = without_domains(all.iter().filter_map(Target::node));
-        for target in &mut all {
-            if let Some(Subject::Node(node)) = &mut target.about
-                && let Some(short) = names.get(node)
-            {
-                *node = short.clone();
-            }
-        }
+        unite(all.iter_mut());
         for target in &all {
             let is_told = target.about.is_some() && target.kind.is_some();
             let url = (!is_told).then_some(&target.url);
@@ -314,6 +306,23 @@ mod tests {
         let urls: Vec<_> = targets.iter().map(|target| &*target.url).collect();
         let expected = [10_660, 9_100, 9_400, 1].map(|port| format!("http://n1:{port}/metrics"));
         assert_eq!(urls, expected);
+    }
+
+    #[test]
+    fn a_node_that_is_listed_with_and_without_a_domain_is_one() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("targets.json");
+        let text = r#"[{"targets": ["n1:9100"]}, {"targets": ["n1.a.net:9400"]}, {"targets": ["n2.a.net:9400"]}]"#;
+        std::fs::write(&path, text).expect("write");
+        let mut list = TargetList::new(Vec::new(), vec![path], Mappings::default());
+        list.look();
+        let targets = list.targets();
+        let nodes: Vec<_> = targets
+            .iter()
+            .filter_map(Target::node)
+            .map(|node| node.as_str())
+            .collect();
+        assert_eq!(nodes, ["n1", "n1", "n2.a.net"]);
     }
 
     #[test]
