@@ -166,15 +166,23 @@ pub struct Targets {
     pub known: bool,
     /// Each with its state; those of one part stand together.
     pub all: BTreeMap<Target, TargetState>,
+    /// Addresses by which nodes are listed, each with the node.
+    addresses: BTreeMap<NodeName, NodeName>,
 }
 
 impl Targets {
-    /// Exporters of one node.
+    /// Exporters of one node, also those that are listed by its address.
     pub fn of_node(&self, node: &NodeName) -> Vec<(Target, TargetState)> {
-        let first = Target::of_node(node.clone(), String::new());
-        let from_there = self.all.range(&first..);
-        from_there
-            .take_while(|(target, _)| target.about == first.about)
+        let addresses = self.addresses.iter().filter(|(_, name)| *name == node);
+        let listed = addresses
+            .map(|(address, _)| address)
+            .chain(std::iter::once(node));
+        let targets = listed.flat_map(|node| {
+            let first = Target::of_node(node.clone(), String::new());
+            let from_there = self.all.range(&first..);
+            from_there.take_while(move |(target, _)| target.about == first.about)
+        });
+        targets
             .map(|(target, state)| (target.clone(), state.clone()))
             .collect()
     }
@@ -332,6 +340,11 @@ impl State {
     pub fn set_targets(&self, targets: &[Target], known: bool) {
         self.targets().known |= known;
         self.replace_targets(targets, false);
+    }
+
+    /// Sets the addresses by which nodes are listed, each with the node.
+    pub(crate) fn set_addresses(&self, addresses: &BTreeMap<NodeName, NodeName>) {
+        self.targets().addresses.clone_from(addresses);
     }
 
     /// Sets the problems of target files.

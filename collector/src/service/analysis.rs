@@ -97,8 +97,8 @@ impl Analysis {
     /// Adds what an event brings; returns the nodes to scrape again at once.
     pub(crate) fn take(&mut self, event: Event, state: &State) -> BTreeSet<NodeName> {
         match event {
-            Event::Targets(new) => self.set_targets(new, false),
-            Event::PushedTargets(new) => self.set_targets(new, true),
+            Event::Targets(new) => self.set_targets(new, false, state),
+            Event::PushedTargets(new) => self.set_targets(new, true, state),
             // A scrape of a former target arrived too late.
             Event::Page { target, .. } | Event::Foreign { target, .. }
                 if !self.targets.holds(&target) => {}
@@ -134,11 +134,11 @@ impl Analysis {
         BTreeSet::new()
     }
 
-    fn set_targets(&mut self, new: Vec<Target>, are_pushed: bool) {
+    fn set_targets(&mut self, new: Vec<Target>, are_pushed: bool, state: &State) {
         let nodes = self.targets.replace(new, are_pushed);
         self.identities.retain(&nodes);
         self.names.set_listed(&nodes);
-        self.analyzer.set_targets(&self.names.nodes());
+        self.publish_names(state);
     }
 
     fn take_own(
@@ -166,12 +166,27 @@ impl Analysis {
             refuse(state, target, ScrapeResult::OtherNode, &why);
             return BTreeSet::new();
         }
-        let ingested = self.analyzer.ingest(node, page, at);
+        let host = self.identities.reported(node).map(str::to_owned);
+        self.name(node, host.as_deref(), state);
+        let name = self.names.of(node);
+        let ingested = self.analyzer.ingest(name, page, at);
         if ingested.kept > 0 {
             self.targets.taken(node, target, at);
         }
         note(state, target, &ingested, at);
-        self.analyzer.second_look(node)
+        self.names.as_listed(self.analyzer.second_look(name))
+    }
+
+    /// Notes which host the exporter of a listed node reports.
+    fn name(&mut self, listed: &NodeName, host: Option<&str>, state: &State) {
+        if host.is_some_and(|host| self.names.note(listed, host)) {
+            self.publish_names(state);
+        }
+    }
+
+    fn publish_names(&mut self, state: &State) {
+        self.analyzer.set_targets(&self.names.nodes());
+        state.set_addresses(self.names.by_address());
     }
 
     fn take_foreign(
@@ -182,10 +197,8 @@ impl Analysis {
         at: Timestamp,
         state: &State,
     ) -> BTreeSet<NodeName> {
-        if let (Some(Subject::Node(listed)), Some(host)) = (&target.about, &translation.host)
-            && self.names.note(listed, host)
-        {
-            self.analyzer.set_targets(&self.names.nodes());
+        if let Some(Subject::Node(listed)) = &target.about {
+            self.name(listed, translation.host.as_deref(), state);
         }
         let mut ingested = translation.counts;
         let mut again = BTreeSet::new();
@@ -212,7 +225,7 @@ impl Analysis {
         // What a mapping refuses is nearer to what the scrape reports.
         ingested.first_unfit = translation.unfit.or(ingested.first_unfit);
         note(state, target, &ingested, at);
-        again
+        self.names.as_listed(again)
     }
 
     /// One cycle of the analysis: what it finds is kept, sent and published.

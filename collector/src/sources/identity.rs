@@ -6,7 +6,7 @@ use railscope_model::exposition::{Line, Series, parse};
 use railscope_model::identity::NodeName;
 use railscope_model::metric::{NODE, NODE_BOOT_TIME};
 
-use super::node_names::{is_address, short};
+use super::node_names::{is_address, is_same_host, short};
 
 /// Minimum number of other targets that report their own names: with fewer, the list may name its nodes differently.
 const MIN_NAMED: usize = 3;
@@ -59,15 +59,9 @@ enum Naming {
 
 impl Naming {
     fn of(node: &NodeName, reported: &str) -> Self {
-        let listed = node.as_str();
-        let has_domain = listed.contains('.') && reported.contains('.');
-        let is_same = match has_domain {
-            true => listed.eq_ignore_ascii_case(reported),
-            false => short(listed).eq_ignore_ascii_case(short(reported)),
-        };
         if is_address(node) {
             Self::Address
-        } else if is_same {
+        } else if is_same_host(node.as_str(), reported) {
             Self::Same
         } else {
             Self::Different
@@ -96,6 +90,11 @@ impl Identities {
             .cloned()
             .collect();
         gone.iter().for_each(|node| self.forget(node));
+    }
+
+    /// The name that the exporter of a listed node reported.
+    pub(crate) fn reported(&self, node: &NodeName) -> Option<&str> {
+        self.reported.get(node).map(|machine| &*machine.name)
     }
 
     /// Why the scrape body of this node's exporter is rejected: it is of another node. A scrape body without a name is

@@ -8,12 +8,27 @@ use railscope_model::identity::NodeName;
 use crate::config::Target;
 use crate::store::source_id::Subject;
 
-/// Labels in which exporters report the name of their host: dcgm-exporter, node_exporter, and those of AMD.
-const HOST_LABELS: [&str; 3] = ["Hostname=\"", "nodename=\"", "hostname=\""];
+/// Series in which exporters report the name of their host, by the beginning of their lines, and its label: node_exporter, DCGM's
+/// and those of AMD.
+const HOST_LABELS: [(&str, &str); 4] = [
+    ("node_uname_info{", "nodename=\""),
+    ("DCGM_", "Hostname=\""),
+    ("gpu_", "hostname=\""),
+    ("amd_gpu_", "hostname=\""),
+];
 
 /// The name without its domain.
 pub(crate) fn short(name: &str) -> &str {
     name.split_once('.').map_or(name, |(short, _)| short)
+}
+
+/// Whether two names are of one host: whole names if both have a domain.
+pub(crate) fn is_same_host(one: &str, other: &str) -> bool {
+    if one.contains('.') && other.contains('.') {
+        one.eq_ignore_ascii_case(other)
+    } else {
+        short(one).eq_ignore_ascii_case(short(other))
+    }
 }
 
 /// Whether a node is named by its address.
@@ -53,11 +68,16 @@ fn without_domains<'a>(nodes: impl Iterator<Item = &'a NodeName>) -> BTreeMap<No
 
 /// The name of the host that a scrape body reports, if any.
 pub(crate) fn reported_host(page: &str) -> Option<&str> {
-    HOST_LABELS.iter().find_map(|label| {
-        let mut found = page.match_indices(label);
-        let at = found.find(|(at, _)| *at > 0 && matches!(page.as_bytes()[at - 1], b'{' | b','));
-        let value = &page[at?.0 + label.len()..];
-        value.split('"').next().filter(|name| !name.is_empty())
+    page.lines().find_map(|line| {
+        let of_line = HOST_LABELS
+            .iter()
+            .filter(|(series, _)| line.starts_with(series));
+        let mut names = of_line.filter_map(|(_, label)| {
+            let mut found = line.match_indices(label);
+            let (at, _) = found.find(|(at, _)| line[..*at].ends_with(['{', ',']))?;
+            line[at + label.len()..].split('"').next()
+        });
+        names.next().filter(|name| !name.is_empty())
     })
 }
 
@@ -83,9 +103,7 @@ impl ReportedNames {
         if !is_address(listed) {
             return false;
         }
-        let is_it = |node: &&NodeName| {
-            !is_address(node) && short(node.as_str()).eq_ignore_ascii_case(short(host))
-        };
+        let is_it = |node: &&NodeName| !is_address(node) && is_same_host(node.as_str(), host);
         let mut nodes = self.listed.iter().filter(is_it);
         // Names of pods are no nodes, and two domains may have the same names.
         let (Some(name), None) = (nodes.next(), nodes.next()) else {
@@ -98,6 +116,20 @@ impl ReportedNames {
     /// The name of a listed node.
     pub(crate) fn of<'a>(&'a self, listed: &'a NodeName) -> &'a NodeName {
         self.by_address.get(listed).unwrap_or(listed)
+    }
+
+    /// The addresses by which nodes are listed, each with the node.
+    pub(crate) const fn by_address(&self) -> &BTreeMap<NodeName, NodeName> {
+        &self.by_address
+    }
+
+    /// These nodes, and the addresses by which they are listed.
+    pub(crate) fn as_listed(&self, mut nodes: BTreeSet<NodeName>) -> BTreeSet<NodeName> {
+        let addresses = self.by_address.iter();
+        let of_them = addresses.filter(|(_, name)| nodes.contains(*name));
+        let of_them: Vec<_> = of_them.map(|(address, _)| address.clone()).collect();
+        nodes.extend(of_them);
+        nodes
     }
 
     /// All nodes, each once.
@@ -133,27 +165,44 @@ mod tests {
 
     #[test]
     fn an_exporter_that_is_listed_by_address_reports_its_node() {
-        let page =
-            |label: &str, host: &str| format!("# HELP a b\na{{gpu=\"0\",{label}=\"{host}\"}} 1\n");
+        let page = |series: &str, label: &str, host: &str| {
+            format!(
+                "# HELP a b\na{{{label}=\"n9\"}} 1\n{series}{{gpu=\"0\",{label}=\"{host}\"}} 1\n"
+            )
+        };
         let of = |page: &str| reported_host(page).map(str::to_owned);
-        assert_eq!(of(&page("Hostname", "n1")), Some("n1".to_owned()));
+        let gpus = page("DCGM_FI_DEV_GPU_UTIL", "Hostname", "n1");
+        assert_eq!(of(&gpus), Some("n1".to_owned()));
+        let host = page("node_uname_info", "nodename", "n1.a.net");
+        assert_eq!(of(&host), Some("n1.a.net".to_owned()));
         assert_eq!(
-            of(&page("nodename", "n1.a.net")),
-            Some("n1.a.net".to_owned())
+            of(&page("node_uname_info", "exported_nodename", "n1")),
+            None
         );
-        assert_eq!(of(&page("exported_hostname", "n1")), None);
+        assert_eq!(of(&page("backup_ok", "Hostname", "n1")), None);
+    }
 
+    #[test]
+    fn an_address_is_joined_with_the_only_node_of_the_reported_name() {
         let mut names = ReportedNames::default();
-        names.set_listed(&nodes(&["n1", "n2", "10.0.0.1", "10.0.0.2"]));
-        let [n1, first, second] =
-            ["n1", "10.0.0.1", "10.0.0.2"].map(|name| name.parse().expect("a name"));
+        names.set_listed(&nodes(&[
+            "n1", "n2.a.net", "n2.b.net", "10.0.0.1", "10.0.0.2",
+        ]));
+        let [n1, n2, first, second] =
+            ["n1", "n2.b.net", "10.0.0.1", "10.0.0.2"].map(|name| name.parse().expect("a name"));
         assert!(
             names.note(&first, "N1.a.net") && !names.note(&first, "n1"),
             "known"
         );
-        assert!(!names.note(&second, "dcgm-exporter-x7") && !names.note(&n1, "n2"));
+        assert!(!names.note(&second, "dcgm-exporter-x7") && !names.note(&n1, "n2.a.net"));
+        assert!(!names.note(&second, "n2"), "of which domain");
         assert_eq!((names.of(&first), names.of(&second)), (&n1, &second));
-        assert_eq!(names.nodes(), nodes(&["10.0.0.2", "n1", "n2"]));
+        assert!(names.note(&second, "n2.b.net"));
+        assert_eq!(names.nodes(), nodes(&["n1", "n2.a.net", "n2.b.net"]));
+        assert_eq!(
+            names.as_listed(BTreeSet::from([n2.clone()])),
+            BTreeSet::from([second, n2])
+        );
         names.set_listed(&nodes(&["10.0.0.1"]));
         assert_eq!(names.of(&first), &first);
     }

@@ -1,5 +1,7 @@
 //! Loss inside the fabric that only hosts see: two leaves of four hosts, and spines that report nothing.
 
+mod broken;
+
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_model::metric::{
@@ -337,60 +339,6 @@ fn of_two_nics_that_lose_what_one_sends_to_the_other_none_is_named() {
         _ => (0, 0),
     };
     assert!(incidents(1, &pair, &as_it_is).is_empty());
-}
-
-#[test]
-fn broken_packets_that_switches_count_elsewhere_explain_the_loss_of_one_nic() {
-    let named = |at: (&'static str, &'static str), rate: f64| {
-        let of_switch = move |switch: &str, seconds: u64| {
-            let mut told = NodeReading::default();
-            let labels = Labels::new([at.1, "port_rcv_errors"]);
-            told.push(&SWITCH_PORT_ERRORS, &labels, rate * seconds as f64);
-            (switch == at.0).then_some(told)
-        };
-        incidents_with((1, &of_switch), &at_one_nic((200, 200)), &as_it_is)
-    };
-    let is_named = |incidents: &[String]| {
-        let cable = "edge-lossy link/n4:mlx5_0/1";
-        incidents.iter().any(|incident| incident.starts_with(cable))
-    };
-    for elsewhere in [("leaf-0", "1"), ("spine-0", "1")] {
-        assert!(!is_named(&named(elsewhere, 20.0)), "{elsewhere:?}");
-    }
-    assert!(is_named(&named(("leaf-0", "1"), 0.5)), "too few");
-    assert!(is_named(&named(("leaf-1", "5"), 20.0)), "its own cable");
-}
-
-/// Packets are lost from second 60 on, and the switch that breaks them is read at second 55 and 115.
-#[test]
-fn a_loss_at_one_nic_waits_for_the_switches_on_the_way() {
-    let late = |seconds: u64| seconds.saturating_sub(60);
-    let mut analyzer = Analyzer::default();
-    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
-    let subnet = subnet_of(NODES, 1, &by_rack);
-    for seconds in (5..=120).step_by(5) {
-        let rates = at_one_nic((200, 200));
-        // Rates over all the time until now.
-        let lost = move |node, rail| {
-            let (sent, missed) = rates(node, rail);
-            let [sent, missed] = [sent, missed].map(|rate| rate * late(seconds) / seconds);
-            (sent, missed)
-        };
-        for index in 0..NODES {
-            let text = page(index, seconds) + &counters(index, seconds, &lost);
-            analyzer.ingest(&node(index), &text, at(seconds));
-        }
-        if seconds % 60 == 55 {
-            let mut told = NodeReading::default();
-            let labels = Labels::new(["1", "port_rcv_errors"]);
-            told.push(&SWITCH_PORT_ERRORS, &labels, 20.0 * late(seconds) as f64);
-            analyzer.ingest_switch(&"spine-0".parse().expect("a name"), &told, at(seconds));
-        }
-        analyzer.take_subnet(parse_ibnetdiscover(&subnet), at(seconds));
-        let view = analyzer.tick(at(seconds));
-        let mut classes = view.incidents.iter().map(|incident| incident.class.name);
-        assert!(!classes.any(|class| class == "edge-lossy"), "{seconds}");
-    }
 }
 
 #[test]

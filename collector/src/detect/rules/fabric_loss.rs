@@ -11,7 +11,6 @@ mod edge;
 mod inside;
 mod retransmits;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 
@@ -378,9 +377,13 @@ fn errors_of(history: &NodeHistory, port: Option<&RdmaPort>) -> f64 {
         + rate(&NIC_PHY_CRC_ERRORS, None)
 }
 
-/// Switches on most paths from senders to receivers, the one that is on the most of them first; in a fabric of rails NICs of one
-/// device talk to each other.
-fn on_most_ways(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Vec<Part> {
+/// Switches on the paths from senders to receivers: those that are on the most of them, and those that are on nearly as many. In a
+/// fabric of rails NICs of one device talk to each other.
+fn on_most_ways(
+    view: &View<'_>,
+    senders: &Losses<'_>,
+    receivers: &Losses<'_>,
+) -> (Vec<Part>, Vec<Part>) {
     let leaves = |losses: &Losses<'_>| -> BTreeSet<(RdmaDevice, SwitchName)> {
         let leaf = |loss: &Loss<'_>| Some((loss.port.device.clone(), loss.leaf(view.fabric)?));
         losses.0.iter().filter_map(leaf).collect()
@@ -409,16 +412,17 @@ fn on_most_ways(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -
     // One more switch may lose at the same time: the paths that cannot lead over the first are few
     // then.
     if most * 2 < all {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
     // In a fabric of three levels the cores are on no path within a pod, and the switches below them on all of those.
     let least = ON_MOST * most as f64;
-    let mut shared: Vec<_> = counts.into_iter().collect();
-    shared
-        .retain(|(part, count)| *count == most || *count as f64 >= least && !leaves.contains(part));
-    // Equal ones stay in the order of their names.
-    shared.sort_by_key(|(_, count)| Reverse(*count));
-    shared.into_iter().map(|(part, _)| part).collect()
+    let (of_most, others): (Vec<_>, Vec<_>) =
+        counts.into_iter().partition(|(_, count)| *count == most);
+    let nearly = others
+        .into_iter()
+        .filter(|(part, count)| *count as f64 >= least && !leaves.contains(part));
+    let parts = |counted: Vec<(Part, usize)>| counted.into_iter().map(|(part, _)| part).collect();
+    (parts(of_most), parts(nearly.collect()))
 }
 
 /// Whether packets of a switch's ports were reported lately.
@@ -434,16 +438,18 @@ fn counts_packets(view: &View<'_>, part: &Part) -> bool {
 }
 
 fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Option<Evidence> {
-    let switches = on_most_ways(view, senders, receivers);
+    let (switches, others) = on_most_ways(view, senders, receivers);
+    let is_read = |switch: &Part| counts_packets(view, switch);
     // Where their counters are read, these name the cable or the queue that loses.
-    if switches.iter().any(|switch| counts_packets(view, switch)) {
+    if switches.iter().any(is_read) {
         return None;
     }
+    let others = others.into_iter().filter(|switch| !is_read(switch));
     let mut switches = switches.into_iter();
     let part = switches.next()?;
-    let alike: Vec<Part> = switches.collect();
+    let alike: Vec<Part> = switches.chain(others).collect();
     let mut statement = format!(
-        "{} NICs of {} nodes send packets that do not arrive, {:.0} per second, and {} NICs of {} nodes miss packets; no host port counts errors that explain this. {part} is on the paths between them",
+        "{} NICs of {} nodes send packets that do not arrive, {:.0} per second, and {} NICs of {} nodes miss packets; no host port counts errors that explain this. {part} is on most paths between them",
         senders.0.len(),
         senders.nodes(),
         senders.rate(),
@@ -454,7 +460,7 @@ fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Op
         statement.push('.');
     } else {
         statement += &format!(
-            ", as is each of {}: the counters of these switches, or probes, show which one it is.",
+            "; it may also be one of {}: the counters of these switches, or probes, show which one it is.",
             list(&alike)
         );
     }

@@ -28,7 +28,7 @@ const WINDOW_SECONDS: f64 = 60.0;
 /// The newest part of it. The condition must hold in both parts: a short queue is no slow link.
 const NEWEST_SECONDS: f64 = 20.0;
 /// Least share of the packets that is marked.
-const MIN_MARKED: f64 = 6e-3;
+const MIN_MARKED: f64 = 6.5e-3;
 /// The same share, in times the median of NICs that receive as much.
 const ABOVE_PEERS: f64 = 10.0;
 /// Bytes a second that a NIC receives, from which it is evaluated: at [`MIN_MARKED`], some 9,000 packets of it are marked in the window.
@@ -36,8 +36,6 @@ const MIN_BYTES: f64 = 1e8;
 /// Bytes that a NIC receives, compared with the mean of all, from which it is evaluated, and compared with the one in question, from
 /// which it is a peer.
 const BUSY: f64 = 0.1;
-/// Share of the packets from which a NIC may be such another one, see [`ALIKE`].
-const MIN_ALIKE: f64 = 2.5e-4;
 /// Share of what is marked at a NIC, from which another one of its job or at its leaf stands out as it does: something that they have in
 /// common is the bottleneck.
 const ALIKE: f64 = 0.2;
@@ -191,7 +189,7 @@ impl MarkedNics {
 
     /// A port, if more is marked at it than before, which is then remembered.
     fn marked<'a, 'b>(&mut self, view: &View<'a>, own: &'b Known<'a>) -> Option<Marked<'a, 'b>> {
-        if own.arrivals.marked < MIN_ALIKE {
+        if own.arrivals.marked < ALIKE * STILL * MIN_MARKED {
             return None;
         }
         let (named, now) = (own.named()?, view.now);
@@ -305,19 +303,13 @@ fn numbers() -> Vec<Threshold> {
             "bytes that a NIC receives, from which it is evaluated",
             MIN_BYTES,
             "B/s",
-            "about 700 marked packets in the window: one marked packet is a large share of a few (a choice)",
+            "about 9,000 marked packets in the window: one marked packet is a large share of a few (a choice)",
         ),
         Threshold::new(
             "bytes that a NIC receives, compared with the mean of all, from which it is evaluated, and compared with this one, from which it is a peer",
             BUSY,
             "ratio",
             "nothing is marked at an idle NIC (a choice)",
-        ),
-        Threshold::new(
-            "share of the packets of another NIC from which it may stand out as well",
-            MIN_ALIKE,
-            "ratio",
-            "a bottleneck in the fabric marks a few packets at many NICs (a choice)",
         ),
         Threshold::new(
             "share of what is marked at the NIC, from which another one of its job or at its leaf stands out as well",

@@ -102,21 +102,22 @@ impl Layout {
                 _ => {}
             }
         }
-        let rails = rails_of_devices(nics.iter().map(|nic| (nic.1, nic.2.as_str())));
-        for (_, rail, device, ..) in &mut nics {
-            *rail = rail.or_else(|| rails.get(device).copied()?);
-        }
         nics.sort_by(|a, b| {
             (a.0, a.1.is_none(), a.1)
                 .cmp(&(b.0, b.1.is_none(), b.1))
                 .then_with(|| natural(&a.2, &b.2))
         });
+        let rails = rails_of_devices(nics.iter().map(|nic| (nic.1, nic.2.as_str())));
+        let shown = |rail: Option<u16>, device: &str, id| {
+            let of_peers = || rails.get(device).copied().flatten();
+            rail.or_else(|| of_peers().filter(|_| !is_connected(fabric, id)))
+        };
         self.columns = columns(
             nics.iter()
-                .map(|(_, rail, device, ..)| (*rail, device.as_str())),
+                .map(|(_, rail, device, _, id)| (shown(*rail, device, *id), device.as_str())),
         );
         for (host, rail, device, pci, id) in nics {
-            let title = column_title(rail, &device);
+            let title = column_title(shown(rail, &device, id), &device);
             let column = self
                 .columns
                 .iter()
@@ -420,6 +421,12 @@ fn most<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
         .into_iter()
         .find(|(_, count)| *count == most)
         .map(|(value, _)| value)
+}
+
+/// Whether a NIC has a cable with a link.
+fn is_connected(fabric: &Fabric, nic: PartId) -> bool {
+    let mut near = fabric.neighbors(nic);
+    near.any(|near| near.link.kind == LinkKind::Cable && near.link.is_present())
 }
 
 /// The rail of each device name that has the same on all nodes where it has one. A NIC without a link has none: it is shown with

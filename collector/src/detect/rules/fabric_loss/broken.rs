@@ -18,8 +18,8 @@ const FOR_EACH: f64 = 0.001;
 const MIN_RATE: f64 = 1.0;
 /// How much of a loss switches must have been read for: those that are read once in half a minute tell of broken packets late.
 const READ_SECONDS: f64 = 10.0;
-/// Share of its present rate from which a loss has begun.
-const BEGUN: f64 = 0.5;
+/// Share of its present rate from which a loss has begun: it may become much larger, and is known then.
+const BEGUN: f64 = 0.1;
 /// What switches call broken packets, on InfiniBand and on Ethernet.
 const KINDS: [&str; 2] = ["port_rcv_errors", "receive"];
 
@@ -54,7 +54,7 @@ pub(super) fn thresholds() -> [Threshold; 4] {
             "share of its present rate from which a loss has begun",
             BEGUN,
             "ratio",
-            "the first scrape has only part of it (a choice)",
+            "it may become much larger (a choice)",
         ),
         Threshold::new(
             "broken packets of the other NICs and of switches on the paths, as a share of the loss, less than",
@@ -104,25 +104,31 @@ pub(super) fn explain(
     are_enough(of_hosts.chain(of_switches).sum(), lost)
 }
 
-/// When a NIC began to lose packets, as far as its history goes back.
+/// When a NIC began to lose as many packets as now, by any event, as far as its history goes back.
 fn began(view: &View<'_>, (node, port): (&NodeName, &RdmaPort)) -> Option<Timestamp> {
     let number = port.port.to_string();
     let history = view.history.node(node)?;
-    let began = |event: &&str| {
+    let counted = |event: &&str| {
         let labels = [port.device.as_str(), &number, event];
-        first_rise(history.window(&RDMA_TRANSPORT_EVENTS, &labels)?)
+        let lost = history.window(&RDMA_TRANSPORT_EVENTS, &labels)?;
+        let rate = lost.newest_increase(LOSS_SECONDS[1])?.rate();
+        Some((lost, rate))
     };
     let events = SENT_IN_VAIN.iter().chain(&BEHIND_A_GAP);
-    events.filter_map(began).min()
+    let counted: Vec<_> = events.filter_map(counted).collect();
+    let most = counted.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let rises = counted
+        .into_iter()
+        .filter_map(|(lost, _)| first_rise(lost, BEGUN * most));
+    rises.min()
 }
 
-/// The scrape before the first step in which a counter rose at nearly its present rate.
-fn first_rise(lost: Window<'_>) -> Option<Timestamp> {
-    let rate = lost.newest_increase(LOSS_SECONDS[1])?.rate();
+/// The scrape before the first step in which a counter rose at this rate.
+fn first_rise(lost: Window<'_>, rate: f64) -> Option<Timestamp> {
     let counts: Vec<_> = lost.counts().collect();
     let rises = counts.windows(2).filter(|pair| {
         let seconds = pair[0].at.seconds_since(pair[1].at);
-        rate > 0.0 && pair[0].count - pair[1].count >= BEGUN * rate * seconds
+        rate > 0.0 && pair[0].count - pair[1].count >= rate * seconds
     });
     rises.last().map(|pair| pair[1].at)
 }

@@ -155,7 +155,7 @@ pub(super) fn evidence(
             !broken::explain(view, *nic, &nics, lost.sent.max(lost.missed))
         });
         unexplained.filter_map(|(nic, lost)| {
-            let path = || on_most_ways(view, senders, receivers);
+            let path = || on_most_ways(view, senders, receivers).0;
             edge(view, nic, &lost, path)
         })
     });

@@ -166,7 +166,6 @@ impl Inside {
             return None;
         }
         let losing = *self.losing.get_or_insert(view.now);
-        let is_broken_elsewhere = broken::of_all(view) >= EXPLAINED * senders.rate();
         let found = SECONDS
             .into_iter()
             .find_map(|seconds| self.stands_out(view, seconds));
@@ -175,10 +174,12 @@ impl Inside {
             let is_in_time = view.now.seconds_since(losing) <= LOSS_SECONDS.iter().sum();
             let is_known = self.found.as_ref() == Some(*switch);
             let is_loss = balance.missing() > 0.0 || is_known || is_in_time;
-            is_loss && !is_broken_elsewhere && are_connected(view, switch, senders)
+            is_loss && are_connected(view, switch, senders)
         });
         self.found = found.map(|(switch, _)| switch.clone());
-        let (switch, balance) = found?;
+        // The switch stays known meanwhile.
+        let is_broken_elsewhere = || broken::of_all(view) >= EXPLAINED * senders.rate();
+        let (switch, balance) = found.filter(|_| !is_broken_elsewhere())?;
         let part = Part::Switch(switch.clone());
         let (amount, more) = match balance.missing() {
             missing if missing < 0.0 => (-missing, "more"),

@@ -13,7 +13,7 @@ use railscope_model::metric::{
 use railscope_model::reading::Labels;
 
 use super::onsets::Onsets;
-use super::own_past::{BackPressure, OwnPast, WAIT_WITHOUT_PAST};
+use super::own_past::{BackPressure, OwnPast, STILL, WAIT_WITHOUT_PAST};
 use super::{
     ABOVE_PEERS, BUSY, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE, MOST_TICKS,
     NO_TRAFFIC, SAMPLE, SPAN_SECONDS, WINDOW_SECONDS,
@@ -155,8 +155,9 @@ impl Credits {
         let usual = median(rates.iter().map(|own| own.ticks)).unwrap_or(0.0);
         let in_job = usual_in_job(view, &rates);
         let enough = rates.len() >= MIN_PEERS;
-        let far =
-            |own: &&Waits<'_>| enough && own.ticks > MIN_TICKS && own.ticks > ABOVE_PEERS * usual;
+        let far = |own: &&Waits<'_>| {
+            enough && own.ticks > STILL * MIN_TICKS && own.ticks > ABOVE_PEERS * usual
+        };
         let far_in_job = |own: &&Waits<'_>| {
             let usual = job_of(view, own.port.0).and_then(|job| in_job.get(&job.name));
             usual.is_none_or(|usual| own.ticks > ABOVE_PEERS * usual)
@@ -197,9 +198,9 @@ impl Credits {
                 && !is_sent_too_much(is_more_than_most(sent, group), more)
         };
         past.forget(view.now);
-        let limits = (0.0, WAIT_WITHOUT_PAST * usual);
+        let limits = (MIN_TICKS, WAIT_WITHOUT_PAST * usual);
         let mut is_new = |own: &&&Waits<'_>| {
-            own.bytes.is_none()
+            own.bytes.is_none() && own.ticks > MIN_TICKS
                 || past.is_new((own.nic(view), ""), own.back_pressure(), limits, view.now)
         };
         let slow = waiting.iter().filter(is_slow).filter(|own| is_new(own));

@@ -19,7 +19,7 @@ pub(super) const PAUSE_WITHOUT_PAST: f64 = 0.1;
 /// at once makes it pause, too.
 pub(super) const PAUSE_UNEXPLAINED: f64 = 0.06;
 /// Share of these limits that is enough for a NIC to stay slow.
-const STILL: f64 = 0.5;
+pub(super) const STILL: f64 = 0.5;
 /// Minimum age of the baseline: by then a new wait has been noticed.
 const AGO_SECONDS: f64 = 50.0;
 /// Shortest time of it that is enough.
@@ -126,8 +126,8 @@ impl OwnPast {
         self.of(lane, own, now).was_storm = true;
     }
 
-    /// Whether a NIC back-pressures its switch at more than the lower of these rates, and more than it did before. If its traffic is not
-    /// known, now or then: at more than the higher of them.
+    /// Whether a NIC back-pressures its switch at more than the first of these rates, and more than it did before. If its traffic is not
+    /// known, now or then: at more than both.
     pub(super) fn is_new(
         &mut self,
         lane: (&Part, &str),
@@ -144,7 +144,7 @@ impl OwnPast {
         };
         let sent = own.sent().filter(|sent| *sent > 0.0);
         let is_new = past.by_byte.zip(sent).map_or_else(
-            || own.rate > share * without_past,
+            || own.rate > share * least.max(without_past),
             |(by_byte, sent)| own.rate > share * least.max(NEW * by_byte * sent),
         );
         if is_new {
