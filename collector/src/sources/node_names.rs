@@ -10,9 +10,10 @@ use crate::store::source_id::Subject;
 
 /// Series in which exporters report the name of their host, by the beginning of their lines, and its label: node_exporter, DCGM's
 /// and those of AMD.
-const HOST_LABELS: [(&str, &str); 4] = [
+const HOST_LABELS: [(&str, &str); 5] = [
     ("node_uname_info{", "nodename=\""),
     ("DCGM_", "Hostname=\""),
+    ("DCGM_", "hostname=\""),
     ("gpu_", "hostname=\""),
     ("amd_gpu_", "hostname=\""),
 ];

@@ -320,7 +320,7 @@ mod tests {
         let nodes: Vec<_> = targets
             .iter()
             .filter_map(Target::node)
-            .map(|node| node.as_str())
+            .map(NodeName::as_str)
             .collect();
         assert_eq!(nodes, ["n1", "n1", "n2.a.net"]);
     }

@@ -126,11 +126,11 @@ fn began(view: &View<'_>, (node, port): (&NodeName, &RdmaPort)) -> Option<Timest
 /// The scrape before the first step in which a counter rose at this rate.
 fn first_rise(lost: Window<'_>, rate: f64) -> Option<Timestamp> {
     let counts: Vec<_> = lost.counts().collect();
-    let rises = counts.windows(2).filter(|pair| {
+    let mut rises = counts.windows(2).filter(|pair| {
         let seconds = pair[0].at.seconds_since(pair[1].at);
         rate > 0.0 && pair[0].count - pair[1].count >= rate * seconds
     });
-    rises.last().map(|pair| pair[1].at)
+    rises.next_back().map(|pair| pair[1].at)
 }
 
 /// Whether what comes from this end of a cable may be what a NIC loses: from other switches, and from other nodes that lose packets of
