@@ -12,8 +12,9 @@ use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::signs::{is_marked, is_of_clock, is_of_ends};
 use crate::classes::{
-    Class, GPU_SLOW, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED,
-    PFC_STORM, PORT_DEGRADED, PORT_FLAPPING, SLOW_RECEIVER, UPLINK_DOWN, UPLINK_JITTER,
+    Class, GPU_SLOW, NOISY_NEIGHBOR, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS,
+    PCIE_REDIRECTED, PFC_STORM, PORT_DEGRADED, PORT_DOWN, PORT_FLAPPING, SLOW_RECEIVER,
+    UPLINK_DOWN, UPLINK_JITTER,
 };
 use crate::detect::detector::Evidence;
 use crate::diagnose::incident::Finding;
@@ -33,6 +34,7 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
     let of_ends = |found: &&Finding| is_of_ends(&found.evidence);
     let others: Vec<&Finding> = findings.iter().filter(|found| !of_ends(found)).collect();
     let mut explained = slow_behind_pcie(fabric, findings);
+    explained.extend(busy_for_lost(findings));
     if others.is_empty() {
         return explained;
     }
@@ -62,6 +64,20 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
         }
     }
     explained
+}
+
+/// Ports that carry more than the others of their node, each with a port of the node that is down: its job sends through them.
+fn busy_for_lost(findings: &[Finding]) -> BTreeMap<Part, Part> {
+    let with = |class| {
+        let all = findings.iter().map(|found| &found.evidence);
+        all.filter(move |own| own.class == class)
+    };
+    let pairs = with(&NOISY_NEIGHBOR).filter_map(|busy| {
+        let is_of_node = |down: &&Evidence| down.part.node() == busy.part.node();
+        let down = with(&PORT_DOWN).find(is_of_node)?;
+        (down.part != busy.part).then(|| (busy.part.clone(), down.part.clone()))
+    });
+    pairs.collect()
 }
 
 /// Parts that wait for the PCIe link of a GPU, each with that link: the GPU, if it is slow at its work while its clock is as it
@@ -222,6 +238,19 @@ pub(crate) mod tests {
         fabric.connect(leaf, spine, cable((33, 1)));
         fabric.connect(spine, far, cable((2, 33)));
         fabric
+    }
+
+    #[test]
+    fn a_port_that_carries_more_does_so_for_one_of_its_node_that_is_down() {
+        let explained = |down: &'static Class, at: &str| {
+            let busy = found("test", &NOISY_NEIGHBOR, EDGE, &[]);
+            let findings = [busy, found("test", down, at, &[])];
+            explained_by_others(&fabric(), &findings).remove(&part(EDGE))
+        };
+        let other = "link/n1:mlx5_1/1";
+        assert_eq!(explained(&PORT_DOWN, other), Some(part(other)));
+        assert_eq!(explained(&PORT_DOWN, "link/n2:mlx5_1/1"), None);
+        assert_eq!(explained(&LINK_ERRORS, other), None);
     }
 
     const EDGE: &str = "link/n1:mlx5_0/1";
