@@ -117,6 +117,13 @@ fn one_host_without_light_is_that_host() {
     check(&by_rack, MANY, of_n2, &[], &["host-down host/n2"]);
 }
 
+/// Its driver is updated, for example.
+#[test]
+fn a_host_whose_cables_are_not_known_is_one_incident_too() {
+    let of_n2 = |node: usize, _: usize| node == 2;
+    check(&|_, _| None, MANY, of_n2, &[], &["host-down host/n2"]);
+}
+
 #[test]
 fn hosts_that_are_gone_themselves_do_not_make_their_leaf_guilty() {
     let both = &["host-down host/n2", "host-down host/n3"];

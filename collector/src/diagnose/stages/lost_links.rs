@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, PartId, Witness};
-use railscope_model::identity::{NodeName, Part};
+use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort};
 use railscope_model::metric::{
     Metric, NIC_CARRIER, NIC_PHY_LINK_DOWN, RDMA_PORT_ERRORS, RDMA_PORT_UP,
 };
@@ -187,7 +187,7 @@ pub(crate) fn cables_of(fabric: &Fabric, id: PartId) -> Vec<(Part, bool)> {
     cables.collect()
 }
 
-/// Cables to switches of the hosts that have lost at least so many of them.
+/// Cables to switches of the hosts that have lost at least so many of them; all ports of a host of which no such cable is known.
 pub(crate) fn cables_of_hosts(
     fabric: &Fabric,
     lost: &BTreeSet<&Part>,
@@ -216,7 +216,33 @@ pub(crate) fn cables_of_hosts(
                 .extend(fabric.cable_part(id));
         }
     }
+    counts.retain(|node, _| !cables.contains_key(&Part::Host((*node).clone())));
+    if !counts.is_empty() {
+        for (_, vertex) in fabric.vertices() {
+            if let Part::Nic(node, device) = &vertex.part
+                && counts.contains_key(node)
+            {
+                let ports = cables.entry(Part::Host(node.clone())).or_default();
+                ports.extend(ports_of(node, device, lost));
+            }
+        }
+    }
     cables
+}
+
+/// The ports of a NIC that are lost, else its first one.
+fn ports_of(node: &NodeName, device: &RdmaDevice, lost: &BTreeSet<&Part>) -> Vec<Part> {
+    let is_its = |part: &&&Part| matches!(part, Part::HostLink(of, port) if of == node && port.device == *device);
+    let ports: Vec<Part> = lost
+        .iter()
+        .filter(is_its)
+        .map(|part| (*part).clone())
+        .collect();
+    if ports.is_empty() {
+        let device = device.clone();
+        return vec![Part::HostLink(node.clone(), RdmaPort { device, port: 1 })];
+    }
+    ports
 }
 
 /// Omits the cables of a leaf to other switches whose loss cannot have been reported yet. Hosts report at
