@@ -171,12 +171,7 @@ impl Variable {
         let Some(choices) = self.choices() else {
             return metric();
         };
-        let current = if choices.is_multi {
-            json!({ "selected": true, "text": ["All"], "value": ["$__all"] })
-        } else {
-            json!({})
-        };
-        json!({
+        let mut variable = json!({
             "name": self.name(),
             "label": choices.label,
             "type": "query",
@@ -188,12 +183,16 @@ impl Variable {
             "includeAll": choices.is_multi,
             "multi": choices.is_multi,
             "allValue": ".*",
-            "current": current,
             "hide": if choices.is_hidden { 2 } else { 0 },
             "options": [],
             "regex": choices.regex,
             "skipUrlSync": false,
-        })
+        });
+        // Where there is no choice yet, Grafana's schema has no such field.
+        if choices.is_multi {
+            variable["current"] = json!({ "selected": true, "text": ["All"], "value": ["$__all"] });
+        }
+        variable
     }
 }
 
@@ -225,7 +224,6 @@ pub(crate) fn data_source() -> Value {
         "label": "Data source",
         "type": "datasource",
         "query": "prometheus",
-        "current": {},
         "hide": 0,
         "includeAll": false,
         "multi": false,
