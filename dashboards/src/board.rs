@@ -131,7 +131,7 @@ impl Board {
     /// A scenario of the demo that fills it, and how many panels then show something. `e2e_pictures` counts them.
     pub(crate) fn filled_by(self) -> (&'static str, usize) {
         match self {
-            Self::Fleet => ("slow-pcie", 16),
+            Self::Fleet => ("slow-pcie", 15),
             Self::Incident => ("slow-pcie", 20),
             Self::Fabric => ("slow-pcie", 14),
             Self::Node => ("slow-pcie", 28),
