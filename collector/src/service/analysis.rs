@@ -58,6 +58,8 @@ pub(crate) struct Analysis {
     targets: KnownTargets,
     identities: Identities,
     names: ReportedNames,
+    /// Whether names were reported since the last cycle: at the start all are, one by one.
+    has_new_names: bool,
     announced: Announced,
     past: Past,
     incidents: Option<IncidentEvents>,
@@ -82,6 +84,7 @@ impl Analysis {
             targets: KnownTargets::default(),
             identities: Identities::default(),
             names: ReportedNames::default(),
+            has_new_names: false,
             announced: Announced::new(windows, config.maintenance_file.take()),
             past: Past::of(config.state_dir.clone()),
             incidents,
@@ -166,8 +169,9 @@ impl Analysis {
             refuse(state, target, ScrapeResult::OtherNode, &why);
             return BTreeSet::new();
         }
-        let host = self.identities.reported(node).map(str::to_owned);
-        self.name(node, host.as_deref(), state);
+        if let Some(host) = self.identities.reported(node) {
+            self.has_new_names |= self.names.note(node, host);
+        }
         let name = self.names.of(node);
         let ingested = self.analyzer.ingest(name, page, at);
         if ingested.kept > 0 {
@@ -175,13 +179,6 @@ impl Analysis {
         }
         note(state, target, &ingested, at);
         self.names.as_listed(self.analyzer.second_look(name))
-    }
-
-    /// Notes which host the exporter of a listed node reports.
-    fn name(&mut self, listed: &NodeName, host: Option<&str>, state: &State) {
-        if host.is_some_and(|host| self.names.note(listed, host)) {
-            self.publish_names(state);
-        }
     }
 
     fn publish_names(&mut self, state: &State) {
@@ -197,16 +194,13 @@ impl Analysis {
         at: Timestamp,
         state: &State,
     ) -> BTreeSet<NodeName> {
-        if let Some(Subject::Node(listed)) = &target.about {
-            self.name(listed, translation.host.as_deref(), state);
+        if let (Some(Subject::Node(listed)), Some(host)) = (&target.about, &translation.host) {
+            self.has_new_names |= self.names.note(listed, host);
         }
         let mut ingested = translation.counts;
         let mut again = BTreeSet::new();
         for (subject, reading) in &translation.readings {
-            let subject = &match subject {
-                Subject::Node(node) => Subject::Node(self.names.of(node).clone()),
-                Subject::Switch(_) => subject.clone(),
-            };
+            let subject = &*self.names.subject(subject);
             let from_afar = target.about.is_none();
             let taken = self
                 .analyzer
@@ -235,6 +229,9 @@ impl Analysis {
             recorder.cycle(now, &windows);
         }
         self.analyzer.set_maintenance(windows);
+        if std::mem::take(&mut self.has_new_names) {
+            self.publish_names(state);
+        }
         let begun = Instant::now();
         let span = tracing::info_span!("tick", late_targets = Empty, incidents = Empty);
         let _within = span.enter();

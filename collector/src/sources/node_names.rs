@@ -1,5 +1,6 @@
 //! One name for each node: target lists name nodes with or without a domain, and by address.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -87,6 +88,8 @@ pub(crate) fn reported_host(page: &str) -> Option<&str> {
 pub(crate) struct ReportedNames {
     /// All listed nodes.
     listed: BTreeSet<NodeName>,
+    /// Those that are listed by name, by their short names in lower case: each scrape of an address looks for one.
+    by_short: BTreeMap<String, Vec<NodeName>>,
     by_address: BTreeMap<NodeName, NodeName>,
 }
 
@@ -94,6 +97,11 @@ impl ReportedNames {
     /// Replaces the listed nodes. What was reported of others is forgotten.
     pub(crate) fn set_listed(&mut self, nodes: &[NodeName]) {
         self.listed = nodes.iter().cloned().collect();
+        self.by_short.clear();
+        for node in self.listed.iter().filter(|node| !is_address(node)) {
+            let short = short(node.as_str()).to_ascii_lowercase();
+            self.by_short.entry(short).or_default().push(node.clone());
+        }
         let listed = &self.listed;
         self.by_address
             .retain(|address, name| listed.contains(address) && listed.contains(name));
@@ -104,8 +112,11 @@ impl ReportedNames {
         if !is_address(listed) {
             return false;
         }
-        let is_it = |node: &&NodeName| !is_address(node) && is_same_host(node.as_str(), host);
-        let mut nodes = self.listed.iter().filter(is_it);
+        let named = self.by_short.get(&short(host).to_ascii_lowercase());
+        let mut nodes = named
+            .into_iter()
+            .flatten()
+            .filter(|node| is_same_host(node.as_str(), host));
         // Names of pods are no nodes, and two domains may have the same names.
         let (Some(name), None) = (nodes.next(), nodes.next()) else {
             return false;
@@ -119,6 +130,17 @@ impl ReportedNames {
         self.by_address.get(listed).unwrap_or(listed)
     }
 
+    /// The same part, of a node by its name.
+    pub(crate) fn subject<'a>(&self, subject: &'a Subject) -> Cow<'a, Subject> {
+        let name = match subject {
+            Subject::Node(node) => self.by_address.get(node),
+            Subject::Switch(_) => None,
+        };
+        name.map_or(Cow::Borrowed(subject), |name| {
+            Cow::Owned(Subject::Node(name.clone()))
+        })
+    }
+
     /// The addresses by which nodes are listed, each with the node.
     pub(crate) const fn by_address(&self) -> &BTreeMap<NodeName, NodeName> {
         &self.by_address
@@ -126,6 +148,9 @@ impl ReportedNames {
 
     /// These nodes, and the addresses by which they are listed.
     pub(crate) fn as_listed(&self, mut nodes: BTreeSet<NodeName>) -> BTreeSet<NodeName> {
+        if nodes.is_empty() {
+            return nodes;
+        }
         let addresses = self.by_address.iter();
         let of_them = addresses.filter(|(_, name)| nodes.contains(*name));
         let of_them: Vec<_> = of_them.map(|(address, _)| address.clone()).collect();
