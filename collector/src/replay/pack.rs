@@ -113,11 +113,7 @@ impl Pack {
         let mut read = Vec::new();
         for file in &config.file_sd {
             let text = std::fs::read_to_string(file).map_err(unreadable(file))?;
-            let invalid = |message| PackError::Targets {
-                file: file.clone(),
-                message,
-            };
-            let labeled = parse_labeled(&text, &config.mappings).map_err(invalid)?;
+            let labeled = parse_labeled(&text, &config.mappings).map_err(invalid(file))?;
             read.extend(labeled.into_iter().map(|one| (file, one)));
         }
         let mut configured = config.targets.clone();
@@ -125,10 +121,7 @@ impl Pack {
         unite(configured.iter_mut().chain(of_files));
         for (file, one) in read {
             let listed = listings.add(&one.target, one.listed.as_deref());
-            listed.map_err(|message| PackError::Targets {
-                file: file.clone(),
-                message,
-            })?;
+            listed.map_err(invalid(file))?;
             let (job, instance) = (one.job, one.instance);
             origins.insert(Origin { job, instance }, Arc::new(one.target));
         }
@@ -196,6 +189,14 @@ pub(super) fn unknown_target(place: &Place, origin: &Origin) -> PackError {
             "job {:?}, instance {:?}: expected a target of targets.json",
             origin.job, origin.instance
         ),
+    }
+}
+
+fn invalid(file: &Path) -> impl Fn(String) -> PackError {
+    let file = file.to_owned();
+    move |message| PackError::Targets {
+        file: file.clone(),
+        message,
     }
 }
 

@@ -218,29 +218,38 @@ pub(crate) fn cables_of_hosts(
     }
     counts.retain(|node, _| !cables.contains_key(&Part::Host((*node).clone())));
     if !counts.is_empty() {
-        for (_, vertex) in fabric.vertices() {
-            if let Part::Nic(node, device) = &vertex.part
-                && counts.contains_key(node)
-            {
-                let ports = cables.entry(Part::Host(node.clone())).or_default();
-                ports.extend(ports_of(node, device, lost));
-            }
-        }
+        let hosts = counts.into_keys().collect();
+        cables.extend(ports_of_hosts(fabric, lost, &hosts));
     }
     cables
 }
 
-/// The ports of a NIC that are lost, else its first one.
-fn ports_of(node: &NodeName, device: &RdmaDevice, lost: &BTreeSet<&Part>) -> Vec<Part> {
-    let is_its = |part: &&&Part| matches!(part, Part::HostLink(of, port) if of == node && port.device == *device);
-    let ports: Vec<Part> = lost
-        .iter()
-        .filter(is_its)
-        .map(|part| (*part).clone())
-        .collect();
-    if ports.is_empty() {
-        let device = device.clone();
-        return vec![Part::HostLink(node.clone(), RdmaPort { device, port: 1 })];
+/// The ports of these hosts: of each NIC those that are lost, else its first one.
+fn ports_of_hosts(
+    fabric: &Fabric,
+    lost: &BTreeSet<&Part>,
+    hosts: &BTreeSet<&NodeName>,
+) -> BTreeMap<Part, Vec<Part>> {
+    let mut of_nics: BTreeMap<(&NodeName, &RdmaDevice), Vec<Part>> = BTreeMap::new();
+    for part in lost {
+        if let Part::HostLink(node, port) = part {
+            let of_nic = of_nics.entry((node, &port.device)).or_default();
+            of_nic.push((*part).clone());
+        }
+    }
+    let mut ports: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
+    for (_, vertex) in fabric.vertices() {
+        if let Part::Nic(node, device) = &vertex.part
+            && hosts.contains(node)
+        {
+            let first = || {
+                let device = device.clone();
+                vec![Part::HostLink(node.clone(), RdmaPort { device, port: 1 })]
+            };
+            let of_nic = of_nics.remove(&(node, device)).unwrap_or_else(first);
+            let host = Part::Host(node.clone());
+            ports.entry(host).or_default().extend(of_nic);
+        }
     }
     ports
 }

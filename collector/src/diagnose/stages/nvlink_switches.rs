@@ -169,12 +169,8 @@ pub(crate) fn unexplained_gpus(
     groups: &Groups,
     since: impl Fn(&Part) -> Option<Timestamp>,
 ) -> Vec<Part> {
-    let is_new =
-        |gpu: &Part| since(gpu).is_none_or(|since| now.seconds_since(since) < HOLD_SECONDS);
-    let new: Vec<_> = gpus_with_errors(groups)
-        .into_iter()
-        .filter(is_new)
-        .collect();
+    let mut new = gpus_with_errors(groups);
+    new.retain(|gpu| is_new(since(gpu), now, HOLD_SECONDS));
     if new.len() < SEVERAL {
         return Vec::new();
     }
@@ -191,10 +187,13 @@ pub(crate) fn unexplained_ports(
     since: impl Fn(&Part) -> Option<Timestamp>,
 ) -> Vec<Part> {
     let mut ports = ports(fabric, history, groups);
-    ports.retain(|port| {
-        since(port).is_none_or(|since| now.seconds_since(since) < PORT_HOLD_SECONDS)
-    });
+    ports.retain(|port| is_new(since(port), now, PORT_HOLD_SECONDS));
     ports
+}
+
+/// Whether a part was first suspected less than so many seconds ago, or is not yet.
+fn is_new(since: Option<Timestamp>, now: Timestamp, seconds: f64) -> bool {
+    since.is_none_or(|since| now.seconds_since(since) < seconds)
 }
 
 /// Whether a switch is one of NVLinks: its exporters report errors of ports, but neither bytes nor speeds, and no cable is known.

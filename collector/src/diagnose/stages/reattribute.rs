@@ -66,12 +66,18 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
     explained
 }
 
+/// The evidence of one class.
+fn of_class<'a>(
+    findings: &'a [Finding],
+    class: &'static Class,
+) -> impl Iterator<Item = &'a Evidence> {
+    let all = findings.iter().map(|found| &found.evidence);
+    all.filter(move |evidence| evidence.class == class)
+}
+
 /// Ports that carry more than the others of their node, each with a port of the node that is down: its job sends through them.
 fn busy_for_lost(findings: &[Finding]) -> BTreeMap<Part, Part> {
-    let with = |class| {
-        let all = findings.iter().map(|found| &found.evidence);
-        all.filter(move |own| own.class == class)
-    };
+    let with = |class| of_class(findings, class);
     let pairs = with(&NOISY_NEIGHBOR).filter_map(|busy| {
         let is_of_node = |down: &&Evidence| down.part.node() == busy.part.node();
         let down = with(&PORT_DOWN).find(is_of_node)?;
@@ -85,7 +91,7 @@ fn busy_for_lost(findings: &[Finding]) -> BTreeMap<Part, Part> {
 /// it.
 fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let evidence = || findings.iter().map(|found| &found.evidence);
-    let with = |class| evidence().filter(move |own| own.class == class);
+    let with = |class| of_class(findings, class);
     let degraded: BTreeSet<&Part> = with(&PCIE_DEGRADED).map(|own| &own.part).collect();
     let errors: BTreeSet<&Part> = with(&PCIE_ERRORS).map(|own| &own.part).collect();
     if degraded.is_empty() && errors.is_empty() {

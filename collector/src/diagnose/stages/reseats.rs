@@ -49,7 +49,7 @@ struct Held {
 
 impl Held {
     /// Whether there is time left, with what is known of its node.
-    fn may_wait(&mut self, node: &NodeHistory, now: Timestamp) -> bool {
+    fn has_time(&mut self, node: &NodeHistory, now: Timestamp) -> bool {
         let waited = now.seconds_since(self.since);
         if is_off(node, now) {
             self.off = Some(now);
@@ -113,7 +113,7 @@ impl Reseats {
             // A node that boots has no past, and its switch may be read later.
             let is_unused = !any_is_busy(host.1) && !runs_job(host);
             !flapping.contains(part)
-                && held.may_wait(host.1, now)
+                && held.has_time(host.1, now)
                 && (is_unused || may_wait(host, held.is_in_repair))
         });
         for cables in cables_of_switches(fabric, &down).into_values() {

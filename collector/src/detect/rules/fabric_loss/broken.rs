@@ -16,7 +16,7 @@ use crate::store::{Increase, NodeHistory, Window};
 const FOR_EACH: f64 = 0.001;
 /// Fewest a second.
 const MIN_RATE: f64 = 1.0;
-/// How much of a loss switches must have been read for: those that are read once in half a minute tell of broken packets late.
+/// How much of a loss switches must have been read for: those that are read once in half a minute report broken packets late.
 const READ_SECONDS: f64 = 10.0;
 /// Share of its present rate from which a loss has begun: it may become much larger, and is known then.
 const BEGUN: f64 = 0.1;
@@ -48,7 +48,7 @@ pub(super) fn thresholds() -> [Threshold; 4] {
             "duration of the loss for which these switches were read, at least",
             READ_SECONDS,
             "s",
-            "switches that are read once in half a minute tell of it late (a choice)",
+            "switches that are read once in half a minute report it late (a choice)",
         ),
         Threshold::new(
             "share of its present rate from which a loss has begun",
