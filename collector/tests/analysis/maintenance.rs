@@ -6,6 +6,8 @@ use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::diagnose::incident::{CLOSE_AFTER_TICKS, Incident};
 use railscope_collector::diagnose::stages::maintenance::Window;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_model::metric::SWITCH_PORT_ENABLED;
+use railscope_model::reading::{Labels, NodeReading};
 
 use super::cluster::{as_planned, at, node, page, subnet_of};
 
@@ -119,6 +121,34 @@ fn what_lasts_longer_than_its_work_pages_after_a_minute() {
         ["warning link/n3:mlx5_2/1 new firmware"]
     );
     assert_eq!(told(&run.ticks(1, down)), ["critical link/n3:mlx5_2/1 -"]);
+}
+
+#[test]
+fn the_cable_of_a_port_that_its_switch_reports_as_disabled_is_no_fault() {
+    for (enabled, expected) in [
+        (None, &["critical link/n3:mlx5_2/1 -"][..]),
+        (Some(1.0), &["critical link/n3:mlx5_2/1 -"]),
+        (Some(0.0), &[]),
+    ] {
+        let mut run = Run::of(FEW);
+        run.ticks(10, &[]);
+        let reports = |run: &mut Run, enabled: f64| {
+            let mut reading = NodeReading::default();
+            reading.push(&SWITCH_PORT_ENABLED, &Labels::new(["4"]), enabled);
+            let leaf = "leaf-2".parse().expect("a name");
+            run.analyzer.ingest_switch(&leaf, &reading, at(run.seconds));
+        };
+        if let Some(enabled) = enabled {
+            reports(&mut run, enabled);
+        }
+        let down = &[(3, 2)];
+        assert_eq!(told(&run.ticks(10, down)), expected, "{enabled:?}");
+        // Enabled again it has a minute to come up.
+        reports(&mut run, 1.0);
+        assert_eq!(told(&run.ticks(2, down)), expected, "{enabled:?}");
+        run.ticks(13, down);
+        assert_eq!(told(&run.ticks(1, down)), ["critical link/n3:mlx5_2/1 -"]);
+    }
 }
 
 /// Ports of some rails of every node.

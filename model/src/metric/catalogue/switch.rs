@@ -9,6 +9,8 @@ catalogue! {
         "Identity of the switch as reported by its source; unknown fields are empty. InfiniBand: vendor and model are the ids of NodeInfo in hexadecimal.";
     Switch Full Gauge SWITCH_PORT_UP = "railscope_switch_port_up" (port)
         "1 if the port carries traffic: InfiniBand's logical state ACTIVE, Ethernet's operational status up.";
+    Switch Full Gauge SWITCH_PORT_ENABLED = "railscope_switch_port_enabled" (port)
+        "1 if the port is administratively enabled, 0 if someone disabled it. Only from exporters of others.";
     Switch Full Gauge SWITCH_PORT_SPEED = "railscope_switch_port_speed_bytes_per_second" (port)
         "Current data rate of the port. Absent while it has no link.";
     Switch Full Gauge SWITCH_PORT_WIDTH = "railscope_switch_port_width_lanes" (port)
