@@ -205,7 +205,7 @@ fn row(out: &mut String, look: &Look<'_>, host: &Host) -> fmt::Result {
             .iter()
             .filter(|nic| nic.column == column)
             .collect();
-        let titles: Vec<_> = nics.iter().map(|nic| describe(host, nic, look)).collect();
+        let titles: Vec<_> = nics.iter().map(|nic| describe(nic, look)).collect();
         let conditions: Vec<_> = nics.iter().map(|nic| nic.condition).collect();
         cell(out, look, &conditions, &titles.join("\n"))?;
     }
@@ -213,9 +213,10 @@ fn row(out: &mut String, look: &Look<'_>, host: &Host) -> fmt::Result {
     Ok(())
 }
 
-fn describe(host: &Host, nic: &Nic, look: &Look<'_>) -> String {
+/// A NIC and its cables; its row says of which node it is.
+fn describe(nic: &Nic, look: &Look<'_>) -> String {
     let (layout, now) = (&look.snapshot.layout, look.state.now());
-    let mut said = format!("{} {}", host.name, nic.device);
+    let mut said = nic.device.clone();
     for uplink in &nic.uplinks {
         let leaf = &layout.switches[uplink.switch].name;
         let lost = if uplink.present { "" } else { " (cable gone)" };

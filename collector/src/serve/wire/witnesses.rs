@@ -168,7 +168,10 @@ pub(crate) fn witnesses_together(seen_by: &SeenTogether, now: Timestamp) -> Vec<
     seen_by.iter().map(wire).collect()
 }
 
-/// The witnesses of a cable for a tooltip: `seen by exporter 3 s ago, switch 12 s ago`.
+/// A sighting this long ago is worth saying: longer than any usual scrape interval. Thousands of tooltips are short without.
+const OLD_SECONDS: f64 = 60.0;
+
+/// The witnesses of a cable for a tooltip: `seen by exporter, subnet 3 min ago`.
 pub(crate) fn in_words(seen_by: &Sightings, now: Timestamp) -> String {
     let said = seen_by.iter().map(|(witness, said)| (witness, said.at));
     sentence(said, now)
@@ -182,8 +185,11 @@ pub(crate) fn together_in_words(seen_by: &SeenTogether, now: Timestamp) -> Strin
 
 fn sentence(said: impl Iterator<Item = (Witness, Timestamp)>, now: Timestamp) -> String {
     let word = |(witness, at): (Witness, Timestamp)| {
-        let age = phrases::span(now.seconds_since(at));
-        format!("{} {age} ago", witness.as_str())
+        let age = now.seconds_since(at);
+        match age > OLD_SECONDS {
+            true => format!("{} {} ago", witness.as_str(), phrases::span(age)),
+            false => witness.as_str().to_owned(),
+        }
     };
     let said: Vec<_> = said.map(word).collect();
     if said.is_empty() {
