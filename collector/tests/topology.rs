@@ -259,6 +259,36 @@ fn an_exporters_nic_of_that_name_with_another_guid_is_another_nic() {
 }
 
 #[test]
+fn a_numbered_adapter_is_the_exporters_device_of_that_number() {
+    let mut net = Net::default();
+    let leaf = net.switch("leaf");
+    for number in [1, 2, 4] {
+        net.host(leaf, &format!("gpu-1 HCA-{number}"));
+    }
+    let mut fabric = Fabric::default();
+    let host = fabric.upsert("host/gpu-1".parse().expect("part"), Equipment::Host);
+    for device in ["mlx5_5", "mlx5_0", "mlx5_4"] {
+        let (guid, pci, rail) = (None, None, None);
+        let part = format!("nic/gpu-1:{device}").parse().expect("part");
+        let nic = fabric.upsert(part, Equipment::Nic { guid, pci, rail });
+        let inside = Link::plain(LinkKind::Inside, Witness::Exporter, Timestamp(1));
+        fabric.connect(nic, host, inside);
+    }
+    merge_subnet(&mut fabric, &parse_ibnetdiscover(&net.text()), Timestamp(1));
+    let leaf = fabric.find(&"switch/leaf".parse().expect("part"));
+    let nics = fabric.neighbors(leaf.expect("the leaf"));
+    let mut nics: Vec<_> = nics
+        .map(|near| fabric.vertex(near.peer).part.to_string())
+        .collect();
+    nics.sort();
+    // There is no fourth device.
+    assert_eq!(
+        nics,
+        ["nic/gpu-1:HCA-4", "nic/gpu-1:mlx5_0", "nic/gpu-1:mlx5_4"]
+    );
+}
+
+#[test]
 fn machines_of_one_name_are_not_merged() {
     let mut net = Net::default();
     let leaf = net.switch("leaf");

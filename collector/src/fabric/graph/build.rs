@@ -1,7 +1,7 @@
 //! A sweep of the subnet merged into the fabric graph; where an exporter reports a NIC, its names
 //! have precedence.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
@@ -11,6 +11,9 @@ use super::names::{
     SwitchWords, host_and_device, host_name, host_name_by_guid, is_aggregation_node, switch_names,
 };
 use crate::fabric::subnet::{Gap, Node, NodeKind, Subnet};
+
+/// How descriptions call devices that are only numbered.
+const NUMBERED: &str = "HCA-";
 
 /// A description that several nodes have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,6 +230,8 @@ fn nic_names(
     let device: RdmaDevice = device.parse().ok()?;
     if !ambiguous.get(host).copied().unwrap_or(false) {
         let name = host_name(host)?;
+        let numbered = numbered_device(fabric, &name, &device);
+        let device = numbered.as_ref().unwrap_or(&device).clone();
         let part = Part::Nic(name.clone(), device.clone());
         let taken = fabric.find(&part).is_some_and(|id| {
             matches!(&fabric.vertex(id).equipment,
@@ -243,6 +248,21 @@ fn nic_names(
         Some(_) => Some((host, node.guid.to_string().parse().ok()?)),
         None => Some((host, device)),
     }
+}
+
+/// The device that is `HCA-3` of its node's descriptions: the third that the node's exporters report, by name. The drivers'
+/// boot script (`openibd` of MLNX_OFED) numbers the entries of `/sys/class/infiniband` in the shell's order, from 1.
+fn numbered_device(fabric: &Fabric, host: &NodeName, device: &RdmaDevice) -> Option<RdmaDevice> {
+    let number: usize = device.as_str().strip_prefix(NUMBERED)?.parse().ok()?;
+    let host = fabric.find(&Part::Host(host.clone()))?;
+    let devices = fabric
+        .neighbors(host)
+        .filter_map(|near| match &fabric.vertex(near.peer).part {
+            Part::Nic(_, device) if !device.as_str().starts_with(NUMBERED) => Some(device),
+            _ => None,
+        });
+    let devices: BTreeSet<_> = devices.collect();
+    devices.into_iter().nth(number.checked_sub(1)?).cloned()
 }
 
 /// Host names under which two NICs report the same device: several machines of one name, which only
