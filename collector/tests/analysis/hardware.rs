@@ -245,6 +245,36 @@ fn a_gpu_that_becomes_hotter_than_the_others_of_its_node_is_named_unless_they_do
 }
 
 #[test]
+fn a_gpu_that_was_slowed_and_warms_up_again_is_not_named_unless_it_becomes_hotter_than_it_was() {
+    // It is 12 K hotter than others, then slowed, and so hot again minutes after it draws its power again.
+    let slowed = |at_last: f64| {
+        with(move |node, seconds| {
+            super::of_gpus(|gpu| {
+                let is_it = (node, gpu) == (3, 2);
+                let (by, watts) = match seconds {
+                    40..65 if is_it => (0.0, 300.0),
+                    65..290 if is_it => (0.0, 500.0),
+                    290.. if is_it => (at_last, 500.0),
+                    _ if is_it => (12.0, 500.0),
+                    _ => (0.0, 500.0),
+                };
+                format!(
+                    "railscope_gpu_temperature_celsius{{gpu=\"{gpu}\",sensor=\"gpu\"}} {}\n\
+                     railscope_gpu_power_watts{{gpu=\"{gpu}\"}} {watts}\n",
+                    usual(gpu) + by
+                )
+            })
+        })
+    };
+    for (at_last, expected) in [(12.0, &[][..]), (19.0, &["gpu-thermal gpu/n3:2 gpus=1 []"])] {
+        assert_eq!(
+            incidents(&super::run_every(12, 0, &slowed(at_last))),
+            expected
+        );
+    }
+}
+
+#[test]
 fn a_gpu_that_is_slow_at_its_work_behind_a_narrow_pcie_link_is_that_link() {
     let work = |node: usize, gpu: usize| if (node, gpu) == (3, 2) { 0.66 } else { 0.6 };
     let told = move |node: usize, seconds: u64, page: String| {

@@ -3,8 +3,9 @@
 //! Some GPUs are always warmer than others, by their place in the air, and the more so the more they draw. So each is compared
 //! with the others of its node now and before, while power and temperature of the others stay what they were.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use foldhash::fast::FixedState;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName};
 use railscope_model::metric::{GPU_POWER, GPU_TEMPERATURE};
@@ -35,8 +36,15 @@ const MIN_OTHERS: usize = 3;
 /// How long a GPU is remembered as hot while it cannot be compared.
 const REMEMBERED_SECONDS: f64 = 600.0;
 
+/// Length of the spans of time of which a GPU's greatest excess is kept, in seconds, and how many. A GPU that was slowed warms up
+/// for minutes when it no longer is, to what it was before.
+const SPAN_SECONDS: u64 = 120;
+const SPANS: usize = 10;
+/// The newest spans, in which it became so hot.
+const RISING_SPANS: u64 = 2;
+
 /// The rule's own numbers.
-pub(super) fn numbers() -> [Threshold; 10] {
+pub(super) fn numbers() -> [Threshold; 13] {
     let choice = "longer than a GPU needs to warm up (a choice)";
     [
         Threshold::new(
@@ -84,6 +92,24 @@ pub(super) fn numbers() -> [Threshold; 10] {
             "s",
             "a job that pauses or a node that restarts (a choice)",
         ),
+        Threshold::new(
+            "spans of time in whose earlier ones it was not as hot",
+            SPANS as f64,
+            "spans",
+            "a GPU that was slowed for 15 minutes was as hot before (a choice)",
+        ),
+        Threshold::new(
+            "length of such a span",
+            SPAN_SECONDS as f64,
+            "s",
+            "a choice",
+        ),
+        Threshold::new(
+            "newest ones, in which it became hot",
+            RISING_SPANS as f64,
+            "spans",
+            choice,
+        ),
     ]
 }
 
@@ -105,7 +131,46 @@ pub(super) struct Risen<'a> {
 
 /// GPUs that have become hotter. History is minutes long, a GPU may stay hot for days.
 #[derive(Debug, Default)]
-pub(super) struct Rises(BTreeMap<(NodeName, GpuIndex), Hot>);
+pub(super) struct Rises {
+    hot: BTreeMap<(NodeName, GpuIndex), Hot>,
+    /// Of each GPU of a node.
+    peaks: HashMap<NodeName, Vec<(GpuIndex, Peaks)>, FixedState>,
+}
+
+/// The greatest excess of a GPU over the median GPU of its node, in K, by span of time.
+#[derive(Debug, Clone, Copy)]
+struct Peaks {
+    newest: u64,
+    spans: [f32; SPANS],
+}
+
+impl Peaks {
+    fn new(span: u64) -> Self {
+        let (newest, spans) = (span, [f32::NEG_INFINITY; SPANS]);
+        Self { newest, spans }
+    }
+
+    fn add(&mut self, span: u64, excess: f64) {
+        let passed = span.saturating_sub(self.newest).min(SPANS as u64);
+        for span in span + 1 - passed..=span {
+            self.spans[Self::place(span)] = f32::NEG_INFINITY;
+        }
+        self.newest = span.max(self.newest);
+        let peak = &mut self.spans[Self::place(span)];
+        *peak = peak.max(excess as f32);
+    }
+
+    /// Before it became as hot as it is.
+    fn earlier(&self) -> f64 {
+        let ages = RISING_SPANS..SPANS as u64;
+        let earlier = ages.map(|age| self.spans[Self::place(self.newest.saturating_sub(age))]);
+        earlier.fold(f64::NEG_INFINITY, |most, peak| most.max(peak.into()))
+    }
+
+    fn place(span: u64) -> usize {
+        (span % SPANS as u64) as usize
+    }
+}
 
 /// A GPU that is hot.
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +183,7 @@ struct Hot {
 
 impl Rises {
     pub(super) fn find<'a>(&mut self, view: &View<'a>, gpus: &[Listed<'a>]) -> Vec<Risen<'a>> {
+        let span = view.now.0 / (1000 * SPAN_SECONDS);
         let mut found = Vec::new();
         for node in by_node(gpus).filter(|node| node.len() > MIN_OTHERS) {
             let celsius: Vec<_> = node.iter().map(latest).collect();
@@ -125,38 +191,65 @@ impl Rises {
                 continue;
             };
             for (gpu, own) in node.iter().zip(&celsius) {
-                let is_warm = own.is_some_and(|own| own - usual >= WARMER);
-                if !is_warm && self.0.is_empty() {
-                    continue;
-                }
-                let key = (gpu.node.clone(), gpu.index);
-                let known = self.0.get(&key).copied();
-                if known.is_none() && !is_warm {
-                    continue;
-                }
-                let Some(now) = excess(view, gpu, node, NOW) else {
+                let Some(warmer) = own.map(|own| own - usual) else {
                     continue;
                 };
-                let before = known.map(|hot| hot.before);
-                let before = before.or_else(|| excess_before(view, gpu, node, now));
-                let least = known.map_or(1.0, |_| STILL) * MIN_RISE;
-                match before.filter(|before| now - before >= least) {
-                    Some(before) => {
-                        let last = view.now;
-                        self.0.insert(key, Hot { before, last });
-                        let by = now - before;
-                        found.push(Risen { gpu: *gpu, by });
-                    }
-                    None => {
-                        self.0.remove(&key);
-                    }
+                let peaks = self.peaks.entry(gpu.node.clone()).or_default();
+                let earlier = earlier_peak(peaks, gpu.index, (span, warmer));
+                let known = self.hot.get(&(gpu.node.clone(), gpu.index)).copied();
+                if known.is_some() || warmer >= WARMER {
+                    found.extend(self.compare(view, (gpu, node), known, earlier));
                 }
             }
         }
-        self.0
+        self.hot
             .retain(|_, hot| view.now.seconds_since(hot.last) <= REMEMBERED_SECONDS);
+        let is_recent = |(_, peaks): &(_, Peaks)| peaks.newest + SPANS as u64 > span;
+        self.peaks.retain(|_, gpus| gpus.iter().any(is_recent));
         found
     }
+
+    /// Compares a GPU with the others of its node; `earlier` was its greatest excess before it rose.
+    fn compare<'a>(
+        &mut self,
+        view: &View<'a>,
+        (gpu, node): (&Listed<'a>, &[Listed<'a>]),
+        known: Option<Hot>,
+        earlier: f64,
+    ) -> Option<Risen<'a>> {
+        let now = excess(view, gpu, node, NOW)?;
+        let before = match known {
+            Some(hot) => Some(hot.before),
+            None if now - earlier < STILL * MIN_RISE => None,
+            None => excess_before(view, gpu, node, now),
+        };
+        let least = known.map_or(1.0, |_| STILL) * MIN_RISE;
+        let key = (gpu.node.clone(), gpu.index);
+        let Some(before) = before.filter(|before| now - before >= least) else {
+            self.hot.remove(&key);
+            return None;
+        };
+        let last = view.now;
+        self.hot.insert(key, Hot { before, last });
+        let by = now - before;
+        Some(Risen { gpu: *gpu, by })
+    }
+}
+
+/// Adds the excess of a GPU of a node in a span of time; the greatest that it had before it can have become so hot.
+fn earlier_peak(
+    peaks: &mut Vec<(GpuIndex, Peaks)>,
+    index: GpuIndex,
+    (span, excess): (u64, f64),
+) -> f64 {
+    let place = peaks.iter().position(|(of, _)| *of == index);
+    let place = place.unwrap_or_else(|| {
+        peaks.push((index, Peaks::new(span)));
+        peaks.len() - 1
+    });
+    let (_, peaks) = &mut peaks[place];
+    peaks.add(span, excess);
+    peaks.earlier()
 }
 
 fn latest(gpu: &Listed<'_>) -> Option<f64> {
