@@ -435,7 +435,7 @@ async fn the_page_names_every_incident_and_its_links_lead_somewhere() {
         "GPU 0 of gpu-005",
         "Cable from gpu-003 mlx5_1/1 to leaf-02 port 3 (rail 1)",
         "class=\"t down\"",
-        "gpu-003 mlx5_1 → leaf-02 port 3 (cable gone)",
+        "title=\"mlx5_1 → leaf-02 port 3 (cable gone)",
         "alerts/runbooks/port-down.md",
     ] {
         assert!(page.contains(expected), "{expected}: {page}");
