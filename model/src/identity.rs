@@ -200,6 +200,11 @@ name! {
     SwitchName, "a switch name"
 }
 
+/// A host name without its domain: what is before the first dot.
+pub fn without_domain(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(short, _)| short)
+}
+
 /// One port of an RDMA device of one node: `mlx5_0/1`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RdmaPort {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use railscope_model::exposition::{Line, Series, parse};
-use railscope_model::identity::NodeName;
+use railscope_model::identity::{NodeName, without_domain};
 use railscope_model::metric::{NODE, NODE_BOOT_TIME};
 
-use super::node_names::{is_address, is_same_host, short};
+use super::node_names::{is_address, is_same_host};
 
 /// Minimum number of other targets that report their own names: with fewer, the list may name its nodes differently.
 const MIN_NAMED: usize = 3;
@@ -136,7 +136,7 @@ impl Identities {
         let with_domain = domain.map(|domain| format!("{name}.{domain}"));
         let names = [
             Some(name.to_owned()),
-            Some(short(name).to_owned()),
+            Some(without_domain(name).to_owned()),
             with_domain,
         ];
         let nodes = names

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use railscope_model::identity::NodeName;
+use railscope_model::identity::{NodeName, without_domain};
 
 use crate::config::Target;
 use crate::store::source_id::Subject;
@@ -19,17 +19,12 @@ const HOST_LABELS: [(&str, &str); 5] = [
     ("amd_gpu_", "hostname=\""),
 ];
 
-/// The name without its domain.
-pub(crate) fn short(name: &str) -> &str {
-    name.split_once('.').map_or(name, |(short, _)| short)
-}
-
 /// Whether two names are of one host: whole names if both have a domain.
 pub(crate) fn is_same_host(one: &str, other: &str) -> bool {
     if one.contains('.') && other.contains('.') {
         one.eq_ignore_ascii_case(other)
     } else {
-        short(one).eq_ignore_ascii_case(short(other))
+        without_domain(one).eq_ignore_ascii_case(without_domain(other))
     }
 }
 
@@ -57,7 +52,10 @@ fn without_domains<'a>(nodes: impl Iterator<Item = &'a NodeName>) -> BTreeMap<No
     let named: BTreeSet<&NodeName> = named.collect();
     let mut by_short: BTreeMap<&str, Vec<&NodeName>> = BTreeMap::new();
     for node in &named {
-        by_short.entry(short(node.as_str())).or_default().push(node);
+        by_short
+            .entry(without_domain(node.as_str()))
+            .or_default()
+            .push(node);
     }
     let pairs = by_short
         .into_iter()
@@ -99,7 +97,7 @@ impl ReportedNames {
         self.listed = nodes.iter().cloned().collect();
         self.by_short.clear();
         for node in self.listed.iter().filter(|node| !is_address(node)) {
-            let short = short(node.as_str()).to_ascii_lowercase();
+            let short = without_domain(node.as_str()).to_ascii_lowercase();
             self.by_short.entry(short).or_default().push(node.clone());
         }
         let listed = &self.listed;
@@ -112,7 +110,9 @@ impl ReportedNames {
         if !is_address(listed) {
             return false;
         }
-        let named = self.by_short.get(&short(host).to_ascii_lowercase());
+        let named = self
+            .by_short
+            .get(&without_domain(host).to_ascii_lowercase());
         let mut nodes = named
             .into_iter()
             .flatten()

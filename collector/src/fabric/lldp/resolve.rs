@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use foldhash::fast::FixedState;
-use railscope_model::identity::{NodeName, PortWord, SwitchName};
+use railscope_model::identity::{NodeName, PortWord, SwitchName, without_domain};
 
 use super::{End, Heard, Interfaces, Mac, SwitchNumber, SwitchPorts, SwitchWords, Words};
 
@@ -265,7 +265,7 @@ fn names<'a, T: Copy>(all: impl Iterator<Item = (&'a str, T)>) -> Names<T> {
     let mut names: Names<T> = HashMap::default();
     let all: Vec<_> = all.collect();
     for (name, value) in &all {
-        let short = short(name);
+        let short = without_domain(name);
         if short != *name {
             let entry = names.entry(short.to_ascii_lowercase());
             entry
@@ -285,7 +285,9 @@ fn find<T: Copy>(names: &Names<T>, name: &str) -> Option<T> {
     if !is_name(&name) {
         return None;
     }
-    let found = names.get(&*name).or_else(|| names.get(short(&name)));
+    let found = names
+        .get(&*name)
+        .or_else(|| names.get(without_domain(&name)));
     found.copied().flatten()
 }
 
@@ -296,11 +298,6 @@ fn lower(text: &str) -> Cow<'_, str> {
     } else {
         Cow::Borrowed(text)
     }
-}
-
-/// The first label of a domain name.
-fn short(name: &str) -> &str {
-    name.split_once('.').map_or(name, |(short, _)| short)
 }
 
 fn is_name(system: &str) -> bool {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::{GpuIndex, NodeName, Part};
+use railscope_model::identity::{GpuIndex, NodeName, Part, without_domain};
 use railscope_model::label;
 use railscope_model::metric::GPU;
 
@@ -438,8 +438,7 @@ fn places(rounds: &Rounds, history: &History, jobs: &Jobs) -> BTreeMap<Process, 
 
 /// The node of a host: of its name, or of what stands before the first dot.
 pub(crate) fn node_of<'a>(host: &str, history: &'a History) -> Option<(NodeName, &'a NodeHistory)> {
-    let short = host.split('.').next().unwrap_or(host);
-    [host, short].into_iter().find_map(|name| {
+    [host, without_domain(host)].into_iter().find_map(|name| {
         let name: NodeName = name.parse().ok()?;
         let said = history.node(&name)?;
         Some((name, said))
