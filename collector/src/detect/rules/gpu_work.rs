@@ -69,7 +69,8 @@ const ABOVE_SPREAD: f64 = 3.0;
 const ABOVE_SPREAD_OF_ALL: f64 = 4.5;
 /// GPUs that such a comparison needs, four nodes of eight: the spread of fewer is off by more than a fifth.
 const MIN_ALL: usize = 32;
-/// GPUs that differ by more, as a standard deviation, do different work, such as independent inference.
+/// GPUs of all jobs that differ by more, as a standard deviation, do different work, such as independent inference; those of one
+/// job share it unequally, as experts do.
 const WIDEST_SPREAD: f64 = 0.025;
 /// Standard deviation of normal values, in median absolute deviations.
 const STANDARD: f64 = 1.4826;
@@ -377,7 +378,7 @@ fn does_same_work(nodes: &[Node<'_>], key: &Key, excess: f64) -> bool {
 }
 
 /// Standard deviation of what the GPUs of a job, or of all of a model, do, as a share of what the middle one of their node
-/// does; at most [`WIDEST_SPREAD`].
+/// does.
 fn spreads_of<'a: 'b, 'b>(workers: impl Iterator<Item = &'b Worker<'a>>) -> Usual<&'a str> {
     let differences = workers.map(|worker| {
         let differs = (worker.usual - 1.0).abs();
@@ -386,7 +387,7 @@ fn spreads_of<'a: 'b, 'b>(workers: impl Iterator<Item = &'b Worker<'a>>) -> Usua
     Usual::new(differences, |differences| {
         let enough = differences.len() >= MIN_ALL;
         let middle = enough.then(|| median(differences))??;
-        Some((STANDARD * middle).min(WIDEST_SPREAD))
+        Some(STANDARD * middle)
     })
 }
 
@@ -418,7 +419,9 @@ fn found_by<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut B
     let spreads = OnceCell::new();
     let spread = |gpu: &Listed<'_>| {
         let spreads = spreads.get_or_init(|| spreads_of(workers.iter().map(|(worker, _)| worker)));
-        spreads.of(gpu.job, &gpu.product).unwrap_or(0.0)
+        let of_job = spreads.of_job(gpu.job, &gpu.product).copied();
+        let of_all = || Some(spreads.of_all(&gpu.product)?.min(WIDEST_SPREAD));
+        of_job.or_else(of_all).unwrap_or(0.0)
     };
     for (worker, node) in &workers {
         let of_role = of_role(worker);

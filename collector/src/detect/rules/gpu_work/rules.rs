@@ -57,7 +57,7 @@ pub(super) fn rules() -> Vec<Rule> {
             "four nodes of eight; the spread of fewer is off by more than a fifth (a choice)",
         ),
         Threshold::new(
-            "largest standard deviation that is taken for that of healthy GPUs",
+            "largest standard deviation that is taken for that of healthy GPUs of several jobs",
             WIDEST_SPREAD,
             "ratio",
             "GPUs that differ by more do different work (a choice)",
