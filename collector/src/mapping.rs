@@ -13,7 +13,7 @@ use railscope_model::metric::{CATALOGUE, Writer};
 
 pub use crate::mapping::rows::Mapping;
 pub use crate::sources::scrape::reader::Reader;
-pub use translate::{Translation, Translator};
+pub use translate::{ReportedHost, Translation, Translator};
 
 use crate::config::ConfigError;
 use crate::store::BAD_LINES_LIMIT;

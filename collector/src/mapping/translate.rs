@@ -33,6 +33,15 @@ const ABSENT_LIMIT: usize = 1 << 19;
 /// Labels of a series that stand elsewhere: in its name, or on a joined series.
 type Pairs = Vec<(String, String)>;
 
+/// The name of a host as a scrape body reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportedHost {
+    /// The name.
+    pub name: String,
+    /// Whether it is the kernel's: others may be of pods.
+    pub is_kernels: bool,
+}
+
 /// What a scrape reported, by the part that it reported about.
 #[derive(Debug, Default)]
 pub struct Translation {
@@ -43,7 +52,7 @@ pub struct Translation {
     /// Why the first sample that a row wanted could not be taken.
     pub unfit: Option<String>,
     /// The host that it names, of a target whose node is listed by address.
-    pub host: Option<String>,
+    pub host: Option<ReportedHost>,
 }
 
 /// Translates the scrapes of one target.

@@ -17,7 +17,7 @@ use crate::analyzer::freshness::SourceIntervals;
 use crate::config::{Config, SubnetFrom, SubnetSource, SwitchSource, Target};
 use crate::fabric::addresses::Addresses;
 use crate::maintenance::Announced;
-use crate::mapping::Translation;
+use crate::mapping::{ReportedHost, Translation};
 use crate::persist::Past;
 use crate::serve::otlp::IncidentEvents;
 use crate::sources::identity::Identities;
@@ -169,8 +169,10 @@ impl Analysis {
             refuse(state, target, ScrapeResult::OtherNode, &why);
             return BTreeSet::new();
         }
-        if let Some(host) = self.identities.reported(node) {
-            self.has_new_names |= self.names.note(node, host);
+        if let Some(name) = self.identities.reported(node) {
+            let (name, is_kernels) = (name.to_owned(), true);
+            let host = ReportedHost { name, is_kernels };
+            self.has_new_names |= self.names.note(node, &host);
         }
         let name = self.names.of(node);
         let ingested = self.analyzer.ingest(name, page, at);

@@ -7,12 +7,16 @@ use std::net::IpAddr;
 use railscope_model::identity::{NodeName, without_domain};
 
 use crate::config::Target;
+use crate::fabric::graph::names::is_unset_host_name;
+use crate::mapping::ReportedHost;
 use crate::store::source_id::Subject;
 
+/// The series in which node_exporter reports the kernel's name of its host.
+const KERNEL_NAME: &str = "node_uname_info{";
 /// Series in which exporters report the name of their host, by the beginning of their lines, and its label: node_exporter, DCGM's
 /// and those of AMD.
 const HOST_LABELS: [(&str, &str); 5] = [
-    ("node_uname_info{", "nodename=\""),
+    (KERNEL_NAME, "nodename=\""),
     ("DCGM_", "Hostname=\""),
     ("DCGM_", "hostname=\""),
     ("gpu_", "hostname=\""),
@@ -26,6 +30,11 @@ pub(crate) fn is_same_host(one: &str, other: &str) -> bool {
     } else {
         without_domain(one).eq_ignore_ascii_case(without_domain(other))
     }
+}
+
+/// A name without its domain, for comparing.
+fn short(name: &str) -> String {
+    without_domain(name).to_ascii_lowercase()
 }
 
 /// Whether a node is named by its address.
@@ -67,7 +76,7 @@ fn without_domains<'a>(nodes: impl Iterator<Item = &'a NodeName>) -> BTreeMap<No
 }
 
 /// The name of the host that a scrape body reports, if any.
-pub(crate) fn reported_host(page: &str) -> Option<&str> {
+pub(crate) fn reported_host(page: &str) -> Option<ReportedHost> {
     page.lines().find_map(|line| {
         let of_line = HOST_LABELS
             .iter()
@@ -77,7 +86,11 @@ pub(crate) fn reported_host(page: &str) -> Option<&str> {
             let (at, _) = found.find(|(at, _)| line[..*at].ends_with(['{', ',']))?;
             line[at + label.len()..].split('"').next()
         });
-        names.next().filter(|name| !name.is_empty())
+        let name = names.next().filter(|name| !name.is_empty())?;
+        Some(ReportedHost {
+            name: name.to_owned(),
+            is_kernels: line.starts_with(KERNEL_NAME),
+        })
     })
 }
 
@@ -89,6 +102,8 @@ pub(crate) struct ReportedNames {
     /// Those that are listed by name, by their short names in lower case: each scrape of an address looks for one.
     by_short: BTreeMap<String, Vec<NodeName>>,
     by_address: BTreeMap<NodeName, NodeName>,
+    /// The addresses of nodes that are listed by address alone, by the names that their kernels report; none of a name that two report.
+    unlisted: BTreeMap<NodeName, Option<NodeName>>,
 }
 
 impl ReportedNames {
@@ -97,32 +112,60 @@ impl ReportedNames {
         self.listed = nodes.iter().cloned().collect();
         self.by_short.clear();
         for node in self.listed.iter().filter(|node| !is_address(node)) {
-            let short = without_domain(node.as_str()).to_ascii_lowercase();
+            let short = short(node.as_str());
             self.by_short.entry(short).or_default().push(node.clone());
         }
-        let listed = &self.listed;
-        self.by_address
-            .retain(|address, name| listed.contains(address) && listed.contains(name));
+        let (listed, by_short) = (&self.listed, &self.by_short);
+        self.unlisted.retain(|name, address| {
+            let is_listed = address.as_ref().is_none_or(|own| listed.contains(own));
+            is_listed && !by_short.contains_key(&short(name.as_str()))
+        });
+        let unlisted = &self.unlisted;
+        self.by_address.retain(|address, name| {
+            let is_known = listed.contains(name) || unlisted.contains_key(name);
+            listed.contains(address) && is_known
+        });
     }
 
-    /// Notes which host the exporter of a listed node reports. Returns whether that is another listed node, and was not known.
-    pub(crate) fn note(&mut self, listed: &NodeName, host: &str) -> bool {
+    /// Notes which host the exporter of a listed node reports. Returns whether the node has another name from now on.
+    pub(crate) fn note(&mut self, listed: &NodeName, host: &ReportedHost) -> bool {
         if !is_address(listed) {
             return false;
         }
-        let named = self
-            .by_short
-            .get(&without_domain(host).to_ascii_lowercase());
-        let mut nodes = named
-            .into_iter()
-            .flatten()
-            .filter(|node| is_same_host(node.as_str(), host));
-        // Names of pods are no nodes, and two domains may have the same names.
+        let Some(named) = self.by_short.get(&short(&host.name)) else {
+            return host.is_kernels && self.note_unlisted(listed, &host.name);
+        };
+        let named = named.iter();
+        let mut nodes = named.filter(|node| is_same_host(node.as_str(), &host.name));
+        // Two domains may have the same names.
         let (Some(name), None) = (nodes.next(), nodes.next()) else {
             return false;
         };
         let known = self.by_address.insert(listed.clone(), name.clone());
         known.as_ref() != Some(name)
+    }
+
+    /// The same of a host that is listed by its address alone, unless several addresses have the name: images and clones do.
+    fn note_unlisted(&mut self, listed: &NodeName, host: &str) -> bool {
+        let Ok(name) = host.parse::<NodeName>() else {
+            return false;
+        };
+        if is_unset_host_name(&name) || self.by_address.get(listed) == Some(&name) {
+            return false;
+        }
+        match self.unlisted.get(&name) {
+            None => {
+                self.unlisted.insert(name.clone(), Some(listed.clone()));
+                self.by_address.insert(listed.clone(), name);
+                true
+            }
+            Some(Some(other)) => {
+                self.by_address.remove(other);
+                self.unlisted.insert(name, None);
+                true
+            }
+            Some(None) => false,
+        }
     }
 
     /// The name of a listed node.
@@ -196,16 +239,23 @@ mod tests {
                 "# HELP a b\na{{{label}=\"n9\"}} 1\n{series}{{gpu=\"0\",{label}=\"{host}\"}} 1\n"
             )
         };
-        let of = |page: &str| reported_host(page).map(str::to_owned);
+        let of = |page: &str| reported_host(page).map(|host| (host.name, host.is_kernels));
         let gpus = page("DCGM_FI_DEV_GPU_UTIL", "Hostname", "n1");
-        assert_eq!(of(&gpus), Some("n1".to_owned()));
+        assert_eq!(of(&gpus), Some(("n1".to_owned(), false)));
         let host = page("node_uname_info", "nodename", "n1.a.net");
-        assert_eq!(of(&host), Some("n1.a.net".to_owned()));
+        assert_eq!(of(&host), Some(("n1.a.net".to_owned(), true)));
         assert_eq!(
             of(&page("node_uname_info", "exported_nodename", "n1")),
             None
         );
         assert_eq!(of(&page("backup_ok", "Hostname", "n1")), None);
+    }
+
+    /// Notes a name that may be a pod's.
+    fn note(names: &mut ReportedNames, listed: &NodeName, host: &str) -> bool {
+        let name = host.to_owned();
+        let is_kernels = false;
+        names.note(listed, &ReportedHost { name, is_kernels })
     }
 
     #[test]
@@ -217,13 +267,15 @@ mod tests {
         let [n1, n2, first, second] =
             ["n1", "n2.b.net", "10.0.0.1", "10.0.0.2"].map(|name| name.parse().expect("a name"));
         assert!(
-            names.note(&first, "N1.a.net") && !names.note(&first, "n1"),
+            note(&mut names, &first, "N1.a.net") && !note(&mut names, &first, "n1"),
             "known"
         );
-        assert!(!names.note(&second, "dcgm-exporter-x7") && !names.note(&n1, "n2.a.net"));
-        assert!(!names.note(&second, "n2"), "of which domain");
+        assert!(
+            !note(&mut names, &second, "dcgm-exporter-x7") && !note(&mut names, &n1, "n2.a.net")
+        );
+        assert!(!note(&mut names, &second, "n2"), "of which domain");
         assert_eq!((names.of(&first), names.of(&second)), (&n1, &second));
-        assert!(names.note(&second, "n2.b.net"));
+        assert!(note(&mut names, &second, "n2.b.net"));
         assert_eq!(names.nodes(), nodes(&["n1", "n2.a.net", "n2.b.net"]));
         assert_eq!(
             names.as_listed(BTreeSet::from([n2.clone()])),
@@ -231,5 +283,33 @@ mod tests {
         );
         names.set_listed(&nodes(&["10.0.0.1"]));
         assert_eq!(names.of(&first), &first);
+    }
+
+    #[test]
+    fn a_node_that_is_listed_by_address_alone_has_the_name_of_its_kernel() {
+        let kernels = |name: &str| ReportedHost {
+            name: name.to_owned(),
+            is_kernels: true,
+        };
+        let mut names = ReportedNames::default();
+        let listed = nodes(&["10.0.0.1", "10.0.0.2", "10.0.0.3", "n9.a.net", "n9.b.net"]);
+        names.set_listed(&listed);
+        let [first, second, third] = [&listed[0], &listed[1], &listed[2]];
+        assert!(!note(&mut names, first, "dcgm-exporter-x7"), "a pod");
+        assert!(!names.note(first, &kernels("localhost")));
+        assert!(!names.note(first, &kernels("n9")), "of which domain");
+        assert!(names.note(first, &kernels("n1")) && !names.note(first, &kernels("n1")));
+        assert!(names.note(second, &kernels("n2")));
+        assert_eq!(names.of(first).as_str(), "n1");
+        names.set_listed(&listed);
+        assert_eq!(names.of(first).as_str(), "n1");
+        // Two addresses of one name: neither has it.
+        assert!(names.note(third, &kernels("n2")) && !names.note(second, &kernels("n2")));
+        assert_eq!((names.of(second), names.of(third)), (second, third));
+        // Now it is listed by name as well.
+        names.set_listed(&nodes(&["10.0.0.1", "n1.a.net"]));
+        assert_eq!(names.of(first), first);
+        assert!(names.note(first, &kernels("n1")));
+        assert_eq!(names.of(first).as_str(), "n1.a.net");
     }
 }

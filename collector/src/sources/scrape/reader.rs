@@ -81,7 +81,7 @@ impl Reader {
         };
         let mut translation = translator.translate(page, at);
         if self.target.node().is_some_and(is_address) {
-            translation.host = reported_host(page).map(str::to_owned);
+            translation.host = reported_host(page);
         }
         Some((speaker, translation))
     }
