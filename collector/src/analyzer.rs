@@ -31,7 +31,6 @@ use crate::diagnose::curve::{Recorder, Seen};
 use crate::diagnose::incident::{Finding, Incident};
 use crate::diagnose::observer::Observer;
 use crate::diagnose::pipeline::{Closed, Tracker};
-use crate::diagnose::stages::disabled_ports;
 use crate::diagnose::stages::job_impact::Impact;
 use crate::diagnose::stages::maintenance::Window;
 use crate::fabric::addresses::Addresses;
@@ -290,8 +289,7 @@ impl Analyzer {
             left_out: self.tracker.left_out,
             now,
         };
-        let mut findings = findings(&mut self.detectors, &view);
-        disabled_ports::remove(&self.fabric, &self.history, &mut findings, now);
+        let findings = findings(&mut self.detectors, &view);
         let tracker = &mut self.tracker;
         let may_open = observation.suspension.is_none();
         let seen = (self.routes.as_ref(), &self.history, &*jobs);

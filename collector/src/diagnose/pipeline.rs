@@ -14,6 +14,7 @@ use crate::classes::{
     PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
 };
 use crate::diagnose::stages::after_effects::AfterEffects;
+use crate::diagnose::stages::disabled_ports::DisabledPorts;
 use crate::diagnose::stages::hold_down::Losses;
 use crate::diagnose::stages::immediate_open::proven;
 use crate::diagnose::stages::lost_links::{Earlier, FLAP_TOGETHER_SECONDS};
@@ -114,6 +115,7 @@ pub struct Tracker {
     suspects: BTreeMap<Part, Suspect>,
     /// Of the last half an hour.
     closed: BTreeMap<Part, Closed>,
+    disabled_ports: DisabledPorts,
     losses: Losses,
     reseats: Reseats,
     /// When each cable that flaps was first seen to.
@@ -168,10 +170,12 @@ impl Tracker {
         &mut self,
         fabric: &Fabric,
         (routes, history, jobs): (&Routes, &History, &Jobs),
-        findings: Vec<Finding>,
+        mut findings: Vec<Finding>,
         may_open: bool,
         now: Timestamp,
     ) -> Vec<Incident> {
+        self.disabled_ports
+            .remove(fabric, history, &mut findings, now);
         if !may_open {
             self.suspects.retain(|_, suspect| suspect.open);
         }

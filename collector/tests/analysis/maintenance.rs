@@ -151,6 +151,30 @@ fn the_cable_of_a_port_that_its_switch_reports_as_disabled_is_no_fault() {
     }
 }
 
+/// A switch that is read every 30 s may say only then that its port was disabled; one that is not read any more may be dead.
+#[test]
+fn a_lost_cable_waits_until_its_switch_was_read() {
+    for (reads, expected) in [(true, &[][..]), (false, &["critical link/n3:mlx5_2/1 -"])] {
+        let mut run = Run::of(FEW);
+        let report = |run: &mut Run, enabled: f64| {
+            let mut reading = NodeReading::default();
+            reading.push(&SWITCH_PORT_ENABLED, &Labels::new(["4"]), enabled);
+            let leaf = "leaf-2".parse().expect("a name");
+            run.analyzer.ingest_switch(&leaf, &reading, at(run.seconds));
+        };
+        for _ in 0..4 {
+            run.ticks(6, &[]);
+            report(&mut run, 1.0);
+        }
+        let down = &[(3, 2)];
+        assert!(told(&run.ticks(6, down)).is_empty(), "not read since");
+        if reads {
+            report(&mut run, 0.0);
+        }
+        assert_eq!(told(&run.ticks(6, down)), expected);
+    }
+}
+
 /// Ports of some rails of every node.
 fn rails(rails: std::ops::Range<usize>) -> Vec<(usize, usize)> {
     let nodes = 0..MANY;
