@@ -51,7 +51,9 @@ impl Held {
     /// Whether there is time left, with what is known of its node.
     fn has_time(&mut self, node: &NodeHistory, now: Timestamp) -> bool {
         let waited = now.seconds_since(self.since);
-        if is_off(node, now) {
+        // What a node no longer reports is forgotten while its BMC still answers.
+        let was_off = self.off.is_some();
+        if reports(node, now).map_or(was_off, |reports| !reports) {
             self.off = Some(now);
             return waited < OFF_SECONDS;
         }
@@ -118,7 +120,10 @@ impl Reseats {
         });
         for cables in cables_of_switches(fabric, &down).into_values() {
             let lost = || cables.iter().filter(|(cable, _)| down.contains(cable));
-            let hosts: BTreeSet<_> = lost().filter_map(|(cable, _)| cable.node()).collect();
+            // No switch turns its hosts off.
+            let was_off = |cable: &Part| self.0.get(cable).is_some_and(|held| held.off.is_some());
+            let of_others = lost().filter(|(cable, _)| !was_off(cable));
+            let hosts: BTreeSet<_> = of_others.filter_map(|(cable, _)| cable.node()).collect();
             if hosts.len() >= PARENT_MIN_CHILDREN {
                 lost().for_each(|(cable, _)| {
                     held.remove(cable);
@@ -160,9 +165,15 @@ fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
 
 /// Whether a node reports neither GPUs nor RDMA ports any more.
 fn is_off(node: &NodeHistory, now: Timestamp) -> bool {
+    reports(node, now) == Some(false)
+}
+
+/// Whether a node still reports GPUs or RDMA ports; none of a node of which neither is known.
+fn reports(node: &NodeHistory, now: Timestamp) -> Option<bool> {
     let gpus = node.series(&GPU_UTILIZATION);
     let mut all = gpus.chain(node.series(&RDMA_PORT_UP)).peekable();
-    all.peek().is_some() && all.all(|(_, window)| window.is_late(now))
+    all.peek()?;
+    Some(!all.all(|(_, window)| window.is_late(now)))
 }
 
 /// Whether its RDMA ports have counters of bytes, and neither these nor their priorities have carried more than keep-alives for the
@@ -276,6 +287,21 @@ mod tests {
             history.node_mut(&node).ingest(page, at(seconds));
             let still = waits_now(&mut reseats, &history, false, seconds);
             assert_eq!(still, seconds < 720, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_off_waits_although_its_bmc_answers() {
+        let (mut reseats, mut history) = (Reseats::default(), switched_off(100));
+        for seconds in (DOWN_AT..=170).step_by(5) {
+            assert!(waits_now(&mut reseats, &history, false, seconds));
+        }
+        let node: NodeName = "node-1".parse().expect("a name");
+        let page = "railscope_fan_speed_rpm{chip=\"bmc\",sensor=\"fan1\"} 9000\n";
+        for seconds in (175..=1_030).step_by(5) {
+            history.node_mut(&node).ingest(page, at(seconds));
+            let still = waits_now(&mut reseats, &history, false, seconds);
+            assert_eq!(still, seconds < DOWN_AT + 900, "{seconds}");
         }
     }
 
