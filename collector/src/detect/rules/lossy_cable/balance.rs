@@ -142,14 +142,7 @@ impl Sheets {
                 window.counts().for_each(|count| pages.push(count));
             }
         }
-        let traffic = &self.pages[..4];
-        let newest = traffic.iter().map(|pages| pages.first());
-        let newest = newest.map(|count| count.map(|count| count.at)).min()??;
-        let newer = |pages: &Vec<Count>| pages.iter().take_while(|one| one.at > newest).count();
-        let rarest = traffic
-            .iter()
-            .min_by_key(|pages| pages.len() - newer(pages))?;
-        let told = &rarest[newer(rarest)..];
+        let told = most_rarely_read(&self.pages[..4])?;
         self.moments.clear();
         let counts = self.places.iter().map_while(|place| told.get(*place));
         self.moments.extend(counts.map(|count| count.at));
@@ -186,6 +179,19 @@ impl Sheets {
     }
 }
 
+/// The readings of the series that was read most rarely in the time that all have, and what it has from before; none that is
+/// newer than the newest of any. Between its readings nothing is known of it, however often the other end is read.
+fn most_rarely_read(traffic: &[Vec<Count>]) -> Option<&[Count]> {
+    let newest = traffic.iter().map(|pages| Some(pages.first()?.at));
+    let oldest = traffic.iter().map(|pages| Some(pages.last()?.at));
+    let (newest, oldest) = (newest.min()??, oldest.max()??);
+    let until_newest = traffic.iter().map(|pages| {
+        let newer = pages.iter().take_while(|page| page.at > newest);
+        &pages[newer.count()..]
+    });
+    until_newest.min_by_key(|pages| pages.iter().take_while(|page| page.at >= oldest).count())
+}
+
 /// The value of a series at each of these times, the newest first. Across readings that are missing it is not known: traffic may
 /// have begun in between.
 fn stand_at(pages: &[Count], moments: &[Timestamp], stood: &mut Vec<f64>) {
@@ -218,6 +224,30 @@ fn rises(stood: &[f64], places: [usize; 4]) -> Option<[f64; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As many readings of each are kept, which reach back further where they are rarer.
+    #[test]
+    fn the_end_that_is_read_most_rarely_says_when_cables_are_compared() {
+        let read_every = |seconds: u32, first: u32| -> Vec<Count> {
+            let page = |index: u32| Count {
+                at: Timestamp(1_700_000_000_000 - u64::from(1000 * (first + seconds * index))),
+                count: 0.0,
+                rise: 0.0,
+            };
+            (0..29).map(page).collect()
+        };
+        let traffic = [
+            read_every(10, 0),
+            read_every(10, 0),
+            read_every(30, 5),
+            read_every(30, 5),
+        ];
+        let told = most_rarely_read(&traffic).expect("readings");
+        assert_eq!((told[0].at, told.len()), (traffic[2][0].at, 29));
+        let traffic = [read_every(30, 0), read_every(10, 5)];
+        let told = most_rarely_read(&traffic).expect("readings");
+        assert_eq!((told[0].at, told.len()), (traffic[0][1].at, 28));
+    }
 
     #[test]
     fn across_a_missing_reading_a_count_is_not_known() {
