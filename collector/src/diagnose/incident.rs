@@ -18,6 +18,7 @@ use crate::diagnose::stages::lost_links::{Earlier, bundles, is_lost_cable, paren
 use crate::diagnose::stages::maintenance::Window;
 use crate::diagnose::stages::posterior::{Weighed, weigh};
 use crate::diagnose::stages::reattribute::explained_by_others;
+use crate::diagnose::stages::shared_nics::shared_nics;
 use crate::diagnose::stages::whole_hosts::whole_hosts;
 use crate::fabric::Routes;
 use crate::jobs::job::JobName;
@@ -96,6 +97,7 @@ pub(crate) fn group(
         of_lost = parents(fabric, &findings, earlier, answers);
         roots = shared_roots(&findings);
         roots.extend(bundles(fabric, &findings));
+        roots.extend(shared_nics(fabric, &findings));
         explained = explained_by_others(fabric, &findings);
     }
     if left_out.has(Step::HostComponent) {

@@ -12,4 +12,5 @@ pub(crate) mod nvlink_switches;
 pub mod posterior;
 pub(crate) mod reattribute;
 pub(crate) mod reseats;
+pub(crate) mod shared_nics;
 pub(crate) mod whole_hosts;
