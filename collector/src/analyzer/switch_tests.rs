@@ -467,14 +467,14 @@ fn named_of_leaves(
 fn a_leaf_that_uses_few_uplinks_is_polarized_unless_its_flows_are_few_or_all_leaves_do() {
     let polarized = ["ecmp-polarized switch/l2"];
     // All traffic of the leaf uses two uplinks.
-    let two = |leaf: usize, up: usize| {
-        if leaf == 2 {
-            [4e9, 4e9, 0., 0., 0., 0., 0., 0.][up]
-        } else {
-            1e9
-        }
+    let two = |leaf: usize, up: usize| match (leaf, up) {
+        (2, 2..) => 0.0,
+        (2, _) => 4e9,
+        _ => 1e9,
     };
     assert_eq!(uplinks(2e8, two), polarized);
+    // Nothing waits where hardly anything is sent.
+    assert!(uplinks(2e6, |leaf, up| two(leaf, up) / 100.0).is_empty());
     // Cables to switches that have hosts, too, as in a dragonfly, are no uplinks.
     let mut lab = Lab::default();
     for up in 0..8 {

@@ -39,6 +39,8 @@ const MIN_UPLINKS: usize = 4;
 /// A leaf that sends less upwards than this share of the median leaf has fewer flows than its peers: few large
 /// flows leave uplinks unused by chance, which is not a fault.
 const MIN_UPWARDS: f64 = 0.5;
+/// What the mean uplink of a leaf sends in a second, in bytes, below which nothing waits for an uplink.
+const MIN_SENT: f64 = 1e8;
 
 /// How far more uplinks must be unused than a fair hash of as many flows leaves, in standard deviations.
 const ABOVE_CHANCE: f64 = 3.0;
@@ -167,6 +169,12 @@ fn hashing() -> Vec<Threshold> {
             hash,
         ),
         Threshold::new(
+            "bytes that the mean uplink sends, at least",
+            MIN_SENT,
+            "B/s",
+            "nothing waits for an uplink that is idle otherwise (a choice)",
+        ),
+        Threshold::new(
             "unused uplinks above those that a fair hash leaves",
             ABOVE_CHANCE,
             "standard deviations",
@@ -212,7 +220,7 @@ fn polarized(view: &View<'_>, all: &Leaves, series: &PortSeries<2>, out: &mut Ve
         let sent: Vec<f64> = sent.collect();
         let bytes: f64 = sent.iter().sum();
         let mean = bytes / sent.len().max(1) as f64;
-        if sent.len() >= MIN_UPLINKS && mean > 0.0 {
+        if sent.len() >= MIN_UPLINKS && mean >= MIN_SENT * WINDOW_SECONDS {
             let unused = sent.iter().filter(|bytes| **bytes < UNUSED * mean).count();
             // No flow has more than a host sends.
             let flows = move || {
