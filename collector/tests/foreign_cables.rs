@@ -211,6 +211,24 @@ fn cables_of_an_infiniband_subnet_are_those_that_its_exporter_lists() {
 }
 
 #[test]
+fn boards_of_a_director_are_switches_of_their_own() {
+    let mapping = Mappings::default().by_kind("infiniband_exporter").cloned();
+    let mapping = mapping.expect("built in");
+    for (description, name) in [
+        ("MF0;dir:MCS7500/L02/U1", "dir/L02/U1"),
+        ("MF0;dir:MCS7500/U2", "dir/U2"),
+        ("MF0;dir:MQM9790/U1", "dir"),
+        ("dir", "dir"),
+    ] {
+        let mut translator = Translator::new(Arc::clone(&mapping), None);
+        let page = page("infiniband_exporter").replace("MF0;leaf-01:MQM9700/U1", description);
+        let read = translator.translate(&page, Timestamp(1000)).readings;
+        let named = |(subject, _): &(Subject, _)| matches!(subject, Subject::Switch(own) if own.as_str() == name);
+        assert!(read.iter().any(named), "{description}: {read:?}");
+    }
+}
+
+#[test]
 fn releases_of_infiniband_exporter_name_switches_on_different_series() {
     let mapping = Mappings::default().by_kind("infiniband_exporter").cloned();
     let mapping = mapping.expect("built in");
