@@ -92,13 +92,13 @@ fn pressure(resource: &'static str, share: fn(usize) -> f64) -> Box<Fault> {
 
 #[test]
 fn where_no_exporter_reports_gpus_a_node_that_sends_by_rdma_computes() {
-    let waits = |rate: u64| -> Box<Fault> {
+    let waits = |rate: u64, unknown: fn(usize) -> bool| -> Box<Fault> {
         let pressure = pressure("cpu", |node| if node == 2 { 0.6 } else { 0.01 });
         Box::new(move |node, seconds, page: String| {
             let page = pressure(node, seconds, page);
             let page: Vec<_> = page
                 .lines()
-                .filter(|line| !line.contains("_gpu_"))
+                .filter(|line| !(unknown(node) && line.contains("_gpu_")))
                 .collect();
             let sent = of_gpus(|rail| {
                 format!(
@@ -110,8 +110,29 @@ fn where_no_exporter_reports_gpus_a_node_that_sends_by_rdma_computes() {
         })
     };
     let waiting = "host-stalls host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]";
-    check(&waits(1_000_000_000), &[waiting]);
-    check(&waits(1_000), &[]);
+    check(&waits(1_000_000_000, |_| true), &[waiting]);
+    check(&waits(1_000, |_| true), &[]);
+    // Of one node alone GPUs are not exported.
+    check(&waits(1_000_000_000, |node| node == 2), &[waiting]);
+    check(&waits(1_000, |node| node == 2), &[]);
+}
+
+#[test]
+fn a_host_whose_cpus_are_busy_is_named_where_no_waits_are_counted() {
+    // Of 16 CPUs.
+    let busy = |share: f64, counted: &'static str| {
+        with(move |node, seconds| {
+            let run = 16.0 * seconds as f64 * if node == 2 { share } else { 0.25 };
+            format!(
+                "railscope_node_cpus 16\nrailscope_cpu_run_seconds_total{{numa_node=\"\"}} {run}\n{counted}"
+            )
+        })
+    };
+    let named = ["host-stalls host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]"];
+    check(&busy(0.8, ""), &named);
+    check(&busy(0.55, ""), &[]);
+    let waits = "railscope_cpu_wait_seconds_total{numa_node=\"\"} 0\n";
+    check(&busy(0.8, waits), &[]);
 }
 
 /// The job of a node: `large` on six, `small` on the two others.

@@ -9,7 +9,7 @@ use std::ops::Add as _;
 
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{
-    CPU_WAIT, HOST_PRESSURE, Metric, NODE_CPUS, RDMA_PORT_TRANSMIT_BYTES,
+    CPU_RUN, CPU_WAIT, HOST_PRESSURE, Metric, NODE_CPUS, RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_UP,
 };
 
 use super::{ABOVE_PEERS, WINDOW_SECONDS};
@@ -28,6 +28,8 @@ enum Counted {
     Pressure(&'static str),
     /// Time that ready processes wait for a CPU, on the average CPU: only of nodes that do not measure pressure.
     RunQueues,
+    /// Time that the average CPU runs anything: only of nodes that count neither.
+    Busy,
 }
 
 /// A resource that processes wait for.
@@ -35,26 +37,41 @@ struct Resource {
     counted: Counted,
     /// Share of the time from which a host is slow.
     share: f64,
+    /// How many times as much as the median host.
+    above_peers: f64,
     what: &'static str,
     source: &'static str,
 }
+
+/// How many times as busy as the median host a host is that runs another process.
+const BUSY_ABOVE_PEERS: f64 = 2.0;
 
 const RESOURCES: &[Resource] = &[
     Resource {
         counted: Counted::Pressure("cpu"),
         share: 0.2,
+        above_peers: ABOVE_PEERS,
         what: "of the time a process waits for a CPU",
         source: "data loaders of healthy nodes wait for up to 0.1 of the time (a choice)",
     },
     Resource {
         counted: Counted::RunQueues,
         share: 0.1,
+        above_peers: ABOVE_PEERS,
         what: "of the time a ready process waits for the average CPU",
         source: "healthy nodes of foreign clusters show less than 0.01 (a choice)",
     },
     Resource {
+        counted: Counted::Busy,
+        share: 0.6,
+        above_peers: BUSY_ABOVE_PEERS,
+        what: "of the time the average CPU is busy",
+        source: "CPUs of healthy nodes of foreign clusters are busy for up to 0.57 of a minute, of median ones for up to 0.28",
+    },
+    Resource {
         counted: Counted::Pressure("memory"),
         share: 0.1,
+        above_peers: ABOVE_PEERS,
         what: "of the time a process waits for memory",
         source: "healthy nodes do not reclaim or swap (a choice)",
     },
@@ -73,6 +90,7 @@ impl Resource {
         match self.counted {
             Counted::Pressure(_) => &HOST_PRESSURE,
             Counted::RunQueues => &CPU_WAIT,
+            Counted::Busy => &CPU_RUN,
         }
     }
 
@@ -84,19 +102,20 @@ impl Resource {
                 let waited = pressure(resource)?.increase(WINDOW_SECONDS);
                 waited.map(Increase::rate)
             }
-            Counted::RunQueues if pressure("cpu").is_some() => None,
-            Counted::RunQueues => {
-                let queues = history.by_numa_node(&CPU_WAIT);
-                let waited = queues.filter_map(|(_, queue)| queue.increase(WINDOW_SECONDS));
+            Counted::RunQueues | Counted::Busy if pressure("cpu").is_some() => None,
+            Counted::Busy if history.series(&CPU_WAIT).next().is_some() => None,
+            Counted::RunQueues | Counted::Busy => {
+                let of_nodes = history.by_numa_node(self.metric());
+                let seconds = of_nodes.filter_map(|(_, seconds)| seconds.increase(WINDOW_SECONDS));
                 let cpus = history.value(&NODE_CPUS, &[]).filter(|cpus| *cpus > 0.0)?;
-                Some(waited.reduce(Increase::add)?.rate() / cpus)
+                Some(seconds.reduce(Increase::add)?.rate() / cpus)
             }
         }
     }
 
     /// Whether one of its hosts that waits for this share is slow, where the median waits for `usual`.
     fn is_slow(&self, share: f64, usual: f64) -> bool {
-        share > self.share.max(ABOVE_PEERS * usual)
+        share > self.share.max(self.above_peers * usual)
             || share > (FAINT * self.share).max(FAINT_ABOVE_PEERS * usual)
     }
 }
@@ -107,20 +126,24 @@ type Waiting<'a> = (&'a NodeName, f64);
 /// Adds the hosts that stand out in their job.
 pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
     let jobs = jobs(view);
-    let cohort_of = |node: &NodeName| match &jobs {
+    let cohort_of = |node: &NodeName, history: &NodeHistory| match &jobs {
+        // Its GPUs, and with them its job, are not exported.
+        Some(_) if !has_gpus(history) => Some(""),
         Some(jobs) => jobs.get(node).copied().flatten(),
         None => Some(""),
     };
     let nodes = || view.history.fresh_nodes(view.now);
-    let are_known = nodes().any(|(_, history)| has_gpus(history));
-    // A node that prepares a job, or ends it, computes nothing.
-    let computes = |history: &NodeHistory| match are_known {
-        true => gpus::any_is_busy(history),
-        false => sends_by_rdma(history),
+    let of_gpus = nodes().filter(|(_, history)| has_gpus(history));
+    let usual_ports = median(of_gpus.map(|(_, history)| ports(history) as f64));
+    // A node that prepares a job, or ends it, computes nothing; nor does one with other ports than those with GPUs.
+    let computes = |history: &NodeHistory| match usual_ports {
+        Some(_) if has_gpus(history) => gpus::any_is_busy(history),
+        Some(usual) => ports(history) as f64 == usual && sends_by_rdma(history),
+        None => sends_by_rdma(history),
     };
     let nodes = nodes().filter(|(_, history)| computes(history));
     let hosts: Vec<_> = nodes
-        .filter_map(|(node, history)| Some((cohort_of(node)?, node, history)))
+        .filter_map(|(node, history)| Some((cohort_of(node, history)?, node, history)))
         .collect();
     for resource in RESOURCES {
         let mut cohorts: BTreeMap<&str, Vec<Waiting<'_>>> = BTreeMap::new();
@@ -138,7 +161,7 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
             continue;
         }
         let of_all = median(all).unwrap_or(0.0);
-        for hosts in cohorts.into_values() {
+        for (cohort, hosts) in cohorts {
             // The median of few hosts is not reliable: one of several may be slow by what all hosts do.
             let is_few = hosts.len() < MIN_PEERS;
             let usual = match is_few {
@@ -148,13 +171,19 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
             let is_slow = |(_, share): &&Waiting<'_>| resource.is_slow(*share, usual);
             let slow: Vec<_> = hosts.iter().filter(is_slow).collect();
             // Several may belong to one job with a higher load, and so may the only one.
-            let one_of_several = slow.len() == 1 && hosts.len() > 1;
+            let is_of_job = !cohort.is_empty();
+            let one_of_several = slow.len() == 1 && (hosts.len() > 1 || !is_of_job);
             if one_of_several || jobs.is_some() && !is_few {
                 let slow = slow.into_iter();
                 out.extend(slow.map(|host| evidence(view, resource, host, usual)));
             }
         }
     }
+}
+
+/// RDMA ports that a node reports.
+fn ports(history: &NodeHistory) -> usize {
+    history.series(&RDMA_PORT_UP).count()
 }
 
 /// Whether a node sends as those do that compute.
@@ -197,6 +226,12 @@ pub(super) fn thresholds() -> impl Iterator<Item = Threshold> {
             FAINT_ABOVE_PEERS,
             "times",
             "as for a node that waits for I/O alone (a choice)",
+        ),
+        Threshold::new(
+            "busy, above the median host",
+            BUSY_ABOVE_PEERS,
+            "times",
+            "the least that another process made of it in foreign clusters is 2.2",
         ),
         gpus::busy_node(),
         Threshold::new(
