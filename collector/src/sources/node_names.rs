@@ -23,6 +23,9 @@ const HOST_LABELS: [(&str, &str); 5] = [
     ("amd_gpu_", "hostname=\""),
 ];
 
+/// Part of the names of pods of exporters that do not share the network of their host; it is no name of a node.
+const OF_POD: &str = "exporter";
+
 /// Whether two names are of one host: whole names if both have a domain.
 pub(crate) fn is_same_host(one: &str, other: &str) -> bool {
     if one.contains('.') && other.contains('.') {
@@ -102,8 +105,8 @@ pub(crate) struct ReportedNames {
     /// Those that are listed by name, by their short names in lower case: each scrape of an address looks for one.
     by_short: BTreeMap<String, Vec<NodeName>>,
     by_address: BTreeMap<NodeName, NodeName>,
-    /// The addresses of nodes that are listed by address alone, by the names that their kernels report; none of a name that two report.
-    unlisted: BTreeMap<NodeName, Option<NodeName>>,
+    /// The names that kernels report of nodes that are listed by address alone, by address.
+    unlisted: BTreeMap<NodeName, NodeName>,
 }
 
 impl ReportedNames {
@@ -116,15 +119,12 @@ impl ReportedNames {
             self.by_short.entry(short).or_default().push(node.clone());
         }
         let (listed, by_short) = (&self.listed, &self.by_short);
-        self.unlisted.retain(|name, address| {
-            let is_listed = address.as_ref().is_none_or(|own| listed.contains(own));
-            is_listed && !by_short.contains_key(&short(name.as_str()))
+        self.unlisted.retain(|address, name| {
+            listed.contains(address) && !by_short.contains_key(&short(name.as_str()))
         });
-        let unlisted = &self.unlisted;
-        self.by_address.retain(|address, name| {
-            let is_known = listed.contains(name) || unlisted.contains_key(name);
-            listed.contains(address) && is_known
-        });
+        self.by_address
+            .retain(|address, name| listed.contains(address) && listed.contains(name));
+        self.name_unlisted();
     }
 
     /// Notes which host the exporter of a listed node reports. Returns whether the node has another name from now on.
@@ -145,27 +145,38 @@ impl ReportedNames {
         known.as_ref() != Some(name)
     }
 
-    /// The same of a host that is listed by its address alone, unless several addresses have the name: images and clones do.
+    /// The same of a host that is listed by its address alone.
     fn note_unlisted(&mut self, listed: &NodeName, host: &str) -> bool {
         let Ok(name) = host.parse::<NodeName>() else {
             return false;
         };
-        if is_unset_host_name(&name) || self.by_address.get(listed) == Some(&name) {
+        // Its exporters may report it with and without its domain.
+        let known = self.unlisted.get(listed);
+        let is_known = known.is_some_and(|known| is_same_host(known.as_str(), host));
+        if is_known || is_unset_host_name(&name) || host.contains(OF_POD) {
             return false;
         }
-        match self.unlisted.get(&name) {
-            None => {
-                self.unlisted.insert(name.clone(), Some(listed.clone()));
-                self.by_address.insert(listed.clone(), name);
-                true
-            }
-            Some(Some(other)) => {
-                self.by_address.remove(other);
-                self.unlisted.insert(name, None);
-                true
-            }
-            Some(None) => false,
+        self.unlisted.insert(listed.clone(), name);
+        self.name_unlisted()
+    }
+
+    /// Names the nodes that are listed by address alone, but those of a name that several addresses have, as clones do. Returns
+    /// whether one has another name than before.
+    fn name_unlisted(&mut self) -> bool {
+        let mut addresses: BTreeMap<&NodeName, Vec<&NodeName>> = BTreeMap::new();
+        for (address, name) in &self.unlisted {
+            addresses.entry(name).or_default().push(address);
         }
+        let mut named = self.by_address.clone();
+        named.retain(|_, name| self.listed.contains(name));
+        for (name, addresses) in addresses {
+            if let [address] = addresses[..] {
+                named.insert(address.clone(), name.clone());
+            }
+        }
+        let is_new = named != self.by_address;
+        self.by_address = named;
+        is_new
     }
 
     /// The name of a listed node.
@@ -303,9 +314,21 @@ mod tests {
         assert_eq!(names.of(first).as_str(), "n1");
         names.set_listed(&listed);
         assert_eq!(names.of(first).as_str(), "n1");
-        // Two addresses of one name: neither has it.
+        // Two exporters of one address, and the pod of one.
+        assert!(!names.note(first, &kernels("n1.a.net")));
+        assert!(!names.note(first, &kernels("node-exporter-x7k2p")));
+        assert_eq!(names.of(first).as_str(), "n1");
+        // Two addresses of one name: neither has it, until one is gone.
         assert!(names.note(third, &kernels("n2")) && !names.note(second, &kernels("n2")));
         assert_eq!((names.of(second), names.of(third)), (second, third));
+        names.set_listed(&nodes(&["10.0.0.1", "10.0.0.3"]));
+        assert_eq!(names.of(third).as_str(), "n2");
+        // Installed anew; another has its old name.
+        assert!(names.note(third, &kernels("n3")));
+        names.set_listed(&listed);
+        assert!(names.note(second, &kernels("n2")));
+        let named = [second, third].map(|address| names.of(address).as_str());
+        assert_eq!(named, ["n2", "n3"]);
         // Now it is listed by name as well.
         names.set_listed(&nodes(&["10.0.0.1", "n1.a.net"]));
         assert_eq!(names.of(first), first);
