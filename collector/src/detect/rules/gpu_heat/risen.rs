@@ -150,14 +150,24 @@ impl Peaks {
         Self { newest, spans }
     }
 
-    fn add(&mut self, span: u64, excess: f64) {
+    fn go_to(&mut self, span: u64) {
         let passed = span.saturating_sub(self.newest).min(SPANS as u64);
         for span in span + 1 - passed..=span {
             self.spans[Self::place(span)] = f32::NEG_INFINITY;
         }
         self.newest = span.max(self.newest);
+    }
+
+    fn add(&mut self, span: u64, excess: f64) {
         let peak = &mut self.spans[Self::place(span)];
         *peak = peak.max(excess as f32);
+    }
+
+    /// Forgets the time in which it became hot.
+    fn forget_rise(&mut self) {
+        for age in 0..RISING_SPANS {
+            self.spans[Self::place(self.newest.saturating_sub(age))] = f32::NEG_INFINITY;
+        }
     }
 
     /// Before it became as hot as it is.
@@ -194,10 +204,15 @@ impl Rises {
                 let Some(warmer) = own.map(|own| own - usual) else {
                     continue;
                 };
-                let peaks = self.peaks.entry(gpu.node.clone()).or_default();
-                let earlier = earlier_peak(peaks, gpu.index, (span, warmer));
                 let known = self.hot.get(&(gpu.node.clone(), gpu.index)).copied();
+                let peaks = self.peaks.entry(gpu.node.clone()).or_default();
+                let peaks = peaks_of(peaks, gpu.index, span);
+                // What is hot, or draws more than the others, shows nothing of the heat that is usual.
+                if known.is_none() && (warmer < WARMER || draws_as_much(gpu, node)) {
+                    peaks.add(span, warmer);
+                }
                 if known.is_some() || warmer >= WARMER {
+                    let earlier = peaks.earlier();
                     found.extend(self.compare(view, (gpu, node), known, earlier));
                 }
             }
@@ -230,26 +245,36 @@ impl Rises {
             return None;
         };
         let last = view.now;
+        if known.is_none() {
+            let of_node = self.peaks.get_mut(gpu.node).into_iter().flatten();
+            let mut own = of_node.filter(|(index, _)| *index == gpu.index);
+            own.next()
+                .into_iter()
+                .for_each(|(_, peaks)| peaks.forget_rise());
+        }
         self.hot.insert(key, Hot { before, last });
         let by = now - before;
         Some(Risen { gpu: *gpu, by })
     }
 }
 
-/// Adds the excess of a GPU of a node in a span of time; the greatest that it had before it can have become so hot.
-fn earlier_peak(
-    peaks: &mut Vec<(GpuIndex, Peaks)>,
-    index: GpuIndex,
-    (span, excess): (u64, f64),
-) -> f64 {
+/// The peaks of a GPU of a node in a span of time.
+fn peaks_of(peaks: &mut Vec<(GpuIndex, Peaks)>, index: GpuIndex, span: u64) -> &mut Peaks {
     let place = peaks.iter().position(|(of, _)| *of == index);
     let place = place.unwrap_or_else(|| {
         peaks.push((index, Peaks::new(span)));
         peaks.len() - 1
     });
     let (_, peaks) = &mut peaks[place];
-    peaks.add(span, excess);
-    peaks.earlier()
+    peaks.go_to(span);
+    peaks
+}
+
+/// Whether a GPU draws no more than the others of its node.
+fn draws_as_much(gpu: &Listed<'_>, node: &[Listed<'_>]) -> bool {
+    let watts = |gpu: &Listed<'_>| gpu.window(&GPU_POWER)?.value();
+    let pair = watts(gpu).zip(of_others(gpu, node, watts));
+    pair.is_some_and(|(own, usual)| own <= (1.0 + ALIKE_POWER) * usual)
 }
 
 fn latest(gpu: &Listed<'_>) -> Option<f64> {
