@@ -174,13 +174,11 @@ impl Tracker {
         may_open: bool,
         now: Timestamp,
     ) -> Vec<Incident> {
-        self.disabled_ports
-            .remove(fabric, history, &mut findings, now);
         if !may_open {
             self.suspects.retain(|_, suspect| suspect.open);
         }
+        let held = self.held(fabric, (history, jobs, now), &mut findings);
         let mut waiting = self.losses.spreading(fabric, history, &findings, now);
-        let held = self.held(fabric, (history, jobs, now), &findings);
         let answers = |part: &Part| {
             let own = match part {
                 Part::Host(node) => history.node(node)?,
@@ -242,15 +240,18 @@ impl Tracker {
         incidents
     }
 
-    /// Cables whose incident waits, because they may be reseated.
+    /// Cables whose incident waits, because they may be reseated or a switch may have disabled their port. What is found at
+    /// cables of disabled ports is removed.
     fn held(
         &mut self,
         fabric: &Fabric,
         seen: (&History, &Jobs, Timestamp),
-        findings: &[Finding],
+        findings: &mut Vec<Finding>,
     ) -> BTreeSet<Part> {
+        let (history, _, now) = seen;
+        let mut held = self.disabled_ports.remove(fabric, history, findings, now);
         if self.left_out.has(Step::ImpactGate) {
-            return BTreeSet::new();
+            return held;
         }
         let (open, closed) = (&self.suspects, &self.closed);
         let was_open = |part: &Part| {
@@ -266,7 +267,8 @@ impl Tracker {
             .collect();
         let is_in_repair = |node: &NodeName| in_repair.contains(node);
         let reseats = &mut self.reseats;
-        reseats.held(fabric, seen, findings, was_open, is_in_repair)
+        held.extend(reseats.held(fabric, seen, findings, was_open, is_in_repair));
+        held
     }
 
     /// A part is suspected in this tick, or known for certain, among all that are `named` and cables that are `waiting`.
@@ -277,11 +279,10 @@ impl Tracker {
         (named, waiting): (&BTreeSet<Part>, &BTreeSet<Part>),
         now: Timestamp,
     ) {
-        let waits = !matches!(incident.root, Part::Switch(_))
-            && [&incident.root]
-                .into_iter()
-                .chain(&incident.related)
-                .any(|part| waiting.contains(part));
+        // A switch waits for itself alone.
+        let is_switch = matches!(incident.root, Part::Switch(_));
+        let mut related = incident.related.iter().filter(|_| !is_switch);
+        let waits = waiting.contains(&incident.root) || related.any(|part| waiting.contains(part));
         let absorbed = self.absorb(&incident.root, &incident, named);
         let new = || Suspect {
             since: now,

@@ -1,6 +1,6 @@
 //! Ports of switches that someone disabled: their cables have no fault.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, PartId, Timestamp};
 use railscope_model::identity::Part;
@@ -9,7 +9,7 @@ use railscope_model::metric::SWITCH_PORT_ENABLED;
 use super::lost_links::is_lost_cable;
 use super::maintenance::SETTLE_SECONDS;
 use crate::diagnose::incident::Finding;
-use crate::store::{History, NodeHistory};
+use crate::store::{History, Window};
 
 /// How long a lost cable waits for a switch that reports which ports are enabled to be read, in its usual intervals: one scrape
 /// may be missed by little.
@@ -21,14 +21,15 @@ pub(crate) struct DisabledPorts(BTreeMap<Part, Timestamp>);
 
 impl DisabledPorts {
     /// Removes what is found at cables that are plugged into a disabled port, or one that was enabled a moment ago: a link that
-    /// an operator takes down to work on it, or to drain its switch, is no fault, and trains when it comes back.
+    /// an operator takes down to work on it, or to drain its switch, is no fault, and trains when it comes back. Returns the lost
+    /// cables, and the switches, that are still to be read since.
     pub(crate) fn remove(
         &mut self,
         fabric: &Fabric,
         history: &History,
         findings: &mut Vec<Finding>,
         now: Timestamp,
-    ) {
+    ) -> BTreeSet<Part> {
         let lost = findings
             .iter()
             .map(|found| &found.evidence)
@@ -38,51 +39,62 @@ impl DisabledPorts {
         self.0 = lost
             .map(|evidence| (evidence.part.clone(), since(&evidence.part)))
             .collect();
+        let mut unread = BTreeSet::new();
         findings.retain(|found| {
             let part = &found.evidence.part;
+            let Some((near, far)) = fabric.find_cable(part) else {
+                return true;
+            };
             let lost_since = self.0.get(part).copied();
-            let is_none = |end| is_disabled(fabric, history, end, (lost_since, now));
-            let cable = fabric.find_cable(part);
-            !cable.is_some_and(|(near, far)| {
-                [(near, far.port), (far.peer, far.peer_port)]
-                    .into_iter()
-                    .any(is_none)
-            })
+            let mut is_disabled = false;
+            for end in [(near, far.port), (far.peer, far.peer_port)] {
+                let Some((switch, enabled)) = enabled(fabric, history, end) else {
+                    continue;
+                };
+                is_disabled |= was_disabled(enabled, now);
+                if lost_since.is_some_and(|since| is_unread(enabled, since, now)) {
+                    unread.extend([part.clone(), switch.clone()]);
+                }
+            }
+            !is_disabled
         });
+        unread
     }
 }
 
-/// Whether a port is disabled, or was until a moment ago, or its switch is still to be read since its cable was lost.
-fn is_disabled(
-    fabric: &Fabric,
-    history: &History,
+/// What a switch has reported of one of its ports being enabled.
+fn enabled<'a>(
+    fabric: &'a Fabric,
+    history: &'a History,
     (id, port): (PartId, u16),
-    (lost_since, now): (Option<Timestamp>, Timestamp),
-) -> bool {
-    let Part::Switch(switch) = &fabric.vertex(id).part else {
-        return false;
-    };
-    let Some(switch) = history.switch(switch) else {
-        return false;
+) -> Option<(&'a Part, Window<'a>)> {
+    let part = &fabric.vertex(id).part;
+    let Part::Switch(switch) = part else {
+        return None;
     };
     let port = fabric.port_name(id, port).to_string();
-    let Some(window) = switch.window(&SWITCH_PORT_ENABLED, &[&port]) else {
-        return false;
-    };
-    let mut enabled = window.told();
-    let newest = enabled.next();
-    let lately = enabled.take_while(|(at, _)| now.seconds_since(*at) <= SETTLE_SECONDS);
-    newest
-        .into_iter()
-        .chain(lately)
-        .any(|(_, enabled)| enabled == 0.0)
-        || lost_since.is_some_and(|since| is_unread(switch, since, now))
+    let switch = history.switch(switch)?;
+    Some((part, switch.window(&SWITCH_PORT_ENABLED, &[&port])?))
 }
 
-/// Whether a switch was not read since a moment, and may still be.
-fn is_unread(switch: &NodeHistory, since: Timestamp, now: Timestamp) -> bool {
-    let is_read = switch.heard().is_some_and(|heard| heard >= since);
-    let interval = switch.scrapes().map(|(interval, _)| interval);
-    let is_late = interval.is_none_or(|interval| now.seconds_since(since) > PATIENCE * interval);
-    !is_read && !is_late
+/// Whether a port is disabled, or was first seen enabled a moment ago.
+fn was_disabled(enabled: Window<'_>, now: Timestamp) -> bool {
+    let mut first = None;
+    for (at, enabled) in enabled.told() {
+        if enabled == 0.0 {
+            return first.is_none_or(|first| now.seconds_since(first) <= SETTLE_SECONDS);
+        }
+        first = Some(at);
+    }
+    false
+}
+
+/// Whether this was not read since a moment, and may still be.
+fn is_unread(enabled: Window<'_>, since: Timestamp, now: Timestamp) -> bool {
+    let mut read = enabled.told().map(|(at, _)| at);
+    let (Some(newest), Some(before)) = (read.next(), read.next()) else {
+        return false;
+    };
+    let interval = newest.seconds_since(before);
+    newest < since && now.seconds_since(since) <= PATIENCE * interval
 }

@@ -48,15 +48,21 @@ struct Held {
 }
 
 impl Held {
-    /// Whether there is time left, with what is known of its node.
-    fn has_time(&mut self, node: &NodeHistory, now: Timestamp) -> bool {
-        let waited = now.seconds_since(self.since);
-        // What a node no longer reports is forgotten while its BMC still answers.
+    /// Notes whether its node is off. What a node no longer reports is forgotten while its BMC still answers.
+    fn see(&mut self, node: &NodeHistory, now: Timestamp) {
         let was_off = self.off.is_some();
         if reports(node, now).map_or(was_off, |reports| !reports) {
             self.off = Some(now);
-            return waited < OFF_SECONDS;
         }
+    }
+
+    fn is_off(&self, now: Timestamp) -> bool {
+        self.off == Some(now)
+    }
+
+    /// Whether there is time left, with what is known of its node.
+    fn has_time(&self, now: Timestamp) -> bool {
+        let waited = now.seconds_since(self.since);
         let boots = |off: Timestamp| now.seconds_since(off) < BOOT_SECONDS;
         waited < RESEAT_SECONDS || waited < OFF_SECONDS && self.off.is_some_and(boots)
     }
@@ -76,14 +82,14 @@ impl Reseats {
     ) -> BTreeSet<Part> {
         self.0
             .retain(|_, held| now.seconds_since(held.since) <= REMEMBERED_SECONDS);
-        let runs_job = |(name, node): (&NodeName, &NodeHistory)| {
+        let runs_job = |(name, node): (&NodeName, &NodeHistory), is_off: bool| {
             // Of a node that is off, the last page counts: jobs are remembered for longer.
             let is_reported = || node.series(&WORKLOAD).next().is_some();
-            jobs.of_node(name).next().is_some() && (!is_off(node, now) || is_reported())
+            jobs.of_node(name).next().is_some() && (!is_off || is_reported())
         };
-        let may_wait = |host: (&NodeName, &NodeHistory), is_in_repair| {
+        let may_wait = |host: (&NodeName, &NodeHistory), is_off, is_in_repair| {
             // The incident that is open reports its job.
-            is_idle(host.1, now) && !runs_job(host) || is_in_repair && is_off(host.1, now)
+            is_idle(host.1, now) && !runs_job(host, is_off) || is_in_repair && is_off
         };
         let of = |class| {
             let all = findings.iter().map(|found| &found.evidence);
@@ -95,7 +101,7 @@ impl Reseats {
                 continue;
             };
             let is_in_repair = is_in_repair(host.0);
-            if may_wait(host, is_in_repair) {
+            if may_wait(host, is_off(host.1, now), is_in_repair) {
                 let new = Held {
                     since: now,
                     is_in_repair,
@@ -112,17 +118,19 @@ impl Reseats {
             let (Some(held), Some(host)) = (self.0.get_mut(part), host_of(part, history)) else {
                 return false;
             };
+            held.see(host.1, now);
+            let is_off = held.is_off(now);
             // A node that boots has no past, and its switch may be read later.
-            let is_unused = !any_is_busy(host.1) && !runs_job(host);
+            let is_unused = !any_is_busy(host.1) && !runs_job(host, is_off);
             !flapping.contains(part)
-                && held.has_time(host.1, now)
-                && (is_unused || may_wait(host, held.is_in_repair))
+                && held.has_time(now)
+                && (is_unused || may_wait(host, is_off, held.is_in_repair))
         });
         for cables in cables_of_switches(fabric, &down).into_values() {
             let lost = || cables.iter().filter(|(cable, _)| down.contains(cable));
             // No switch turns its hosts off.
-            let was_off = |cable: &Part| self.0.get(cable).is_some_and(|held| held.off.is_some());
-            let of_others = lost().filter(|(cable, _)| !was_off(cable));
+            let is_off = |cable: &Part| self.0.get(cable).is_some_and(|held| held.is_off(now));
+            let of_others = lost().filter(|(cable, _)| !is_off(cable));
             let hosts: BTreeSet<_> = of_others.filter_map(|(cable, _)| cable.node()).collect();
             if hosts.len() >= PARENT_MIN_CHILDREN {
                 lost().for_each(|(cable, _)| {
@@ -292,15 +300,21 @@ mod tests {
 
     #[test]
     fn a_node_that_is_off_waits_although_its_bmc_answers() {
-        let (mut reseats, mut history) = (Reseats::default(), switched_off(100));
+        off_with_bmc(100, false);
+        // It computed until an incident asked to switch it off.
+        off_with_bmc(115, true);
+    }
+
+    fn off_with_bmc(busy_until: u64, is_in_repair: bool) {
+        let (mut reseats, mut history) = (Reseats::default(), switched_off(busy_until));
         for seconds in (DOWN_AT..=170).step_by(5) {
-            assert!(waits_now(&mut reseats, &history, false, seconds));
+            assert!(waits_now(&mut reseats, &history, is_in_repair, seconds));
         }
         let node: NodeName = "node-1".parse().expect("a name");
         let page = "railscope_fan_speed_rpm{chip=\"bmc\",sensor=\"fan1\"} 9000\n";
         for seconds in (175..=1_030).step_by(5) {
             history.node_mut(&node).ingest(page, at(seconds));
-            let still = waits_now(&mut reseats, &history, false, seconds);
+            let still = waits_now(&mut reseats, &history, is_in_repair, seconds);
             assert_eq!(still, seconds < DOWN_AT + 900, "{seconds}");
         }
     }
