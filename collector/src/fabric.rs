@@ -26,6 +26,7 @@ pub use crate::fabric::classify::verdict::{
 };
 pub use crate::fabric::graph::build::{Chassis, DuplicateName, SubnetMerge, merge_subnet};
 pub use crate::fabric::graph::host_classes::{HostClass, HostRole};
+pub(crate) use crate::fabric::graph::names::is_rdma_device;
 pub use crate::fabric::graph::names::{is_aggregation_node, is_unnamed_host, short_switch_name};
 pub use crate::fabric::graph::planned::plan_fabric;
 pub use crate::fabric::graph::tiers::{Tiers, tiers};

@@ -14,6 +14,7 @@ use crate::classes::{
 };
 use crate::detect::detector::{Evidence, Explanation};
 use crate::detect::rules::late_rank;
+use crate::diagnose::stages::bonds::members_of_bonds;
 use crate::diagnose::stages::lost_links::{Earlier, bundles, is_lost_cable, parents};
 use crate::diagnose::stages::maintenance::Window;
 use crate::diagnose::stages::posterior::{Weighed, weigh};
@@ -97,8 +98,10 @@ pub(crate) fn group(
         of_lost = parents(fabric, &findings, earlier, answers);
         roots = shared_roots(&findings);
         roots.extend(bundles(fabric, &findings));
-        roots.extend(shared_nics(fabric, &findings));
         explained = explained_by_others(fabric, &findings);
+        let has_root = |part: &Part| of_lost.contains_key(part) || explained.contains_key(part);
+        roots.extend(shared_nics(fabric, &findings, has_root));
+        roots.extend(members_of_bonds(&findings));
     }
     if left_out.has(Step::HostComponent) {
         of_lost.retain(|_, parent| !matches!(parent, Part::Host(_)));

@@ -1,6 +1,7 @@
 //! The stages of the pipeline, one file each.
 
 pub(crate) mod after_effects;
+pub(crate) mod bonds;
 pub(crate) mod disabled_ports;
 pub(crate) mod hold_down;
 pub(crate) mod immediate_open;

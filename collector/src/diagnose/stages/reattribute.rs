@@ -88,7 +88,7 @@ fn busy_for_lost(findings: &[Finding]) -> BTreeMap<Part, Part> {
 
 /// Parts that wait for the PCIe link of a GPU, each with that link: the GPU, if it is slow at its work while its clock is as it
 /// should be, and, where the link is degraded, the NIC that delivers to its memory, if that back-pressures its switch or packets wait before
-/// it.
+/// it; a NIC that back-pressures belongs to a GPU whose link counts errors, too.
 fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let evidence = || findings.iter().map(|found| &found.evidence);
     let with = |class| of_class(findings, class);
@@ -112,7 +112,9 @@ fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Par
         } else if (waits || is_marked(own)) && !degraded.contains(&own.part) {
             let gpus = gpus_behind(fabric, &own.part);
             let mut links = gpus.iter().filter_map(link_of);
-            links.find(|link| degraded.contains(link))
+            let link = links.find(|link| degraded.contains(link));
+            // Errors on the link of a GPU explain why packets to it wait; marks have other causes as well.
+            link.or_else(|| gpus.into_iter().find(|gpu| waits && errors.contains(gpu)))
         } else {
             None
         };
@@ -281,6 +283,24 @@ pub(crate) mod tests {
         let others = others.iter();
         findings.extend(others.map(|(class, named)| found("other", class, named, &[])));
         explained_by_others(&fabric(), &findings).remove(&part(probed.1))
+    }
+
+    #[test]
+    fn a_nic_that_back_pressures_belongs_to_the_gpu_behind_it_whose_link_counts_errors() {
+        let mut fabric = fabric();
+        let (pci, uuid) = (None, None);
+        let gpu = fabric.upsert(part("gpu/n1:0"), Equipment::Gpu { pci, uuid });
+        let nic = fabric.find(&part(NIC)).expect("the NIC");
+        let near = Link::plain(LinkKind::Pcie, Witness::Exporter, Timestamp(0));
+        fabric.connect(nic, gpu, near);
+        let of_nic = |class: &'static Class, at: &str| {
+            let waits = found("test", &SLOW_RECEIVER, NIC, &[]);
+            let findings = [waits, found("test", class, at, &[])];
+            explained_by_others(&fabric, &findings).remove(&part(NIC))
+        };
+        assert_eq!(of_nic(&PCIE_ERRORS, "gpu/n1:0"), Some(part("gpu/n1:0")));
+        assert_eq!(of_nic(&PCIE_ERRORS, "gpu/n2:0"), None);
+        assert_eq!(of_nic(&LINK_ERRORS, "link/leaf:33"), None);
     }
 
     #[test]

@@ -8,10 +8,15 @@ use railscope_model::identity::Part;
 use crate::diagnose::incident::Finding;
 
 /// Cables and NICs that are found to have a fault and that are plugged into one port of a switch with those of other hosts, each
-/// with the first of them by name.
-pub(crate) fn shared_nics(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
+/// with the first of them by name. Those that something else explains (`has_root`) are left out: of a host that is off, for example.
+pub(crate) fn shared_nics(
+    fabric: &Fabric,
+    findings: &[Finding],
+    has_root: impl Fn(&Part) -> bool,
+) -> BTreeMap<Part, Part> {
     let mut by_port: BTreeMap<(PartId, u16), BTreeSet<&Part>> = BTreeMap::new();
-    for part in findings.iter().map(|found| &found.evidence.part) {
+    let parts = findings.iter().map(|found| &found.evidence.part);
+    for part in parts.filter(|part| !has_root(part)) {
         if let Some(port) = port_of_switch(fabric, part) {
             by_port.entry(port).or_default().insert(part);
         }
@@ -49,30 +54,7 @@ mod tests {
 
     use super::*;
     use crate::classes::PORT_DEGRADED;
-    use crate::detect::detector::{Evidence, Explanation};
-
-    fn found(part: &str) -> Finding {
-        let evidence = Evidence {
-            detector: "test",
-            signal: "",
-            class: &PORT_DEGRADED,
-            effect: 1.0,
-            statement: String::new(),
-            victims: Vec::new(),
-            related: Vec::new(),
-            alike: Vec::new(),
-            part: part.parse().expect(part),
-        };
-        let explanation = Explanation {
-            check: "",
-            threshold: String::new(),
-            clears: "",
-        };
-        Finding {
-            evidence,
-            explanation,
-        }
-    }
+    use crate::detect::found::{found, part};
 
     #[test]
     fn what_two_hosts_find_at_the_cable_of_their_nic_is_one_fault() {
@@ -82,17 +64,19 @@ mod tests {
             ports: 64,
             description: String::new(),
         };
-        let leaf = fabric.upsert("switch/leaf".parse().expect("a switch"), switch);
-        for (host, port) in [("sled-a", 5), ("sled-b", 5), ("n7", 6)] {
+        let leaf = fabric.upsert(part("switch/leaf"), switch);
+        for (host, port) in [("sled-a", 5), ("sled-b", 5), ("sled-off", 5), ("n7", 6)] {
             let (guid, pci, rail) = (None, None, None);
-            let part = format!("nic/{host}:mlx5_0").parse().expect("a NIC");
-            let nic = fabric.upsert(part, Equipment::Nic { guid, pci, rail });
+            let nic = part(&format!("nic/{host}:mlx5_0"));
+            let nic = fabric.upsert(nic, Equipment::Nic { guid, pci, rail });
             let cable = Link::cable((1, port), None, Witness::Switch, Timestamp(1));
             fabric.connect(nic, leaf, cable);
         }
         let roots = |parts: &[&str]| {
-            let findings: Vec<_> = parts.iter().map(|part| found(part)).collect();
-            let roots = shared_nics(&fabric, &findings).into_iter();
+            let found = |part: &&str| found("test", &PORT_DEGRADED, part, &[]);
+            let findings: Vec<_> = parts.iter().map(found).collect();
+            let off = part("link/sled-off:mlx5_0/1");
+            let roots = shared_nics(&fabric, &findings, |part| *part == off).into_iter();
             let roots = roots.map(|(part, root)| format!("{part} {root}"));
             roots.collect::<Vec<_>>()
         };
@@ -113,5 +97,6 @@ mod tests {
             ]
         );
         assert!(roots(&[a, other, "nic/sled-a:mlx5_0"]).is_empty());
+        assert!(roots(&[a, "link/sled-off:mlx5_0/1"]).is_empty());
     }
 }

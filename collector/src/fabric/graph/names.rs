@@ -59,15 +59,19 @@ pub(crate) fn is_unset_host_name(name: &NodeName) -> bool {
     UNSET_HOST_NAMES.contains(&name.as_str())
 }
 
+/// Whether a name is that of an RDMA device, and of no network interface.
+pub(crate) fn is_rdma_device(name: &str) -> bool {
+    DEVICE_PREFIXES
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
 /// Host and device of a channel adapter, from its description; none where it does not report both.
 pub(crate) fn host_and_device(description: &str) -> Option<(&str, &str)> {
     let (host, device) = description.trim().rsplit_once(char::is_whitespace)?;
     let host = host.trim();
     let numbered = device.ends_with(|char: char| char.is_ascii_digit());
-    let is_device = numbered
-        && DEVICE_PREFIXES
-            .iter()
-            .any(|prefix| device.starts_with(prefix));
+    let is_device = numbered && is_rdma_device(device);
     let is_host = !host.is_empty() && !host.contains(char::is_whitespace);
     (is_device && is_host).then_some((host, device))
 }
