@@ -152,7 +152,7 @@ fn add_nics(
     parts: &mut HashMap<Guid, PartId, FixedState>,
     merge: &mut SubnetMerge,
 ) {
-    let ambiguous = ambiguous_hosts(subnet);
+    let (ambiguous, numbers) = (ambiguous_hosts(subnet), highest_numbers(subnet));
     for node in &subnet.nodes {
         match node.kind {
             NodeKind::Switch => continue,
@@ -173,7 +173,7 @@ fn add_nics(
             merge.nics += 1;
             continue;
         }
-        let Some((host, device)) = nic_names(node, &ambiguous, fabric) else {
+        let Some((host, device)) = nic_names(node, (&ambiguous, &numbers), fabric) else {
             merge.unnameable += 1;
             continue;
         };
@@ -219,7 +219,10 @@ fn add_nic(
 /// Host and device under which a NIC enters the graph.
 fn nic_names(
     node: &Node,
-    ambiguous: &HashMap<&str, bool, FixedState>,
+    (ambiguous, numbers): (
+        &HashMap<&str, bool, FixedState>,
+        &HashMap<&str, usize, FixedState>,
+    ),
     fabric: &Fabric,
 ) -> Option<(NodeName, RdmaDevice)> {
     let card = node.system_guid.unwrap_or(node.guid);
@@ -230,14 +233,16 @@ fn nic_names(
     let device: RdmaDevice = device.parse().ok()?;
     if !ambiguous.get(host).copied().unwrap_or(false) {
         let name = host_name(host)?;
-        let numbered = numbered_device(fabric, &name, &device);
-        let device = numbered.as_ref().unwrap_or(&device).clone();
-        let part = Part::Nic(name.clone(), device.clone());
-        let taken = fabric.find(&part).is_some_and(|id| {
-            matches!(&fabric.vertex(id).equipment,
-                Equipment::Nic { guid: Some(other), .. } if *other != node.guid)
-        });
-        if !taken {
+        let numbered = numbered_device(fabric, &name, &device, numbers.get(host));
+        let is_free = |device: &RdmaDevice| {
+            let known = fabric.find(&Part::Nic(name.clone(), device.clone()));
+            !known.is_some_and(|id| {
+                matches!(&fabric.vertex(id).equipment,
+                    Equipment::Nic { guid: Some(other), .. } if *other != node.guid)
+            })
+        };
+        let mut devices = numbered.into_iter().chain([device.clone()]);
+        if let Some(device) = devices.find(is_free) {
             return Some((name, device));
         }
     }
@@ -252,8 +257,15 @@ fn nic_names(
 
 /// The device that is `HCA-3` of its node's descriptions: the third that the node's exporters report, by name. The drivers'
 /// boot script (`openibd` of MLNX_OFED) numbers the entries of `/sys/class/infiniband` in the shell's order, from 1.
-fn numbered_device(fabric: &Fabric, host: &NodeName, device: &RdmaDevice) -> Option<RdmaDevice> {
-    let number: usize = device.as_str().strip_prefix(NUMBERED)?.parse().ok()?;
+///
+/// None where the exporters report fewer devices than the `highest` number: those that are missing are not known.
+fn numbered_device(
+    fabric: &Fabric,
+    host: &NodeName,
+    device: &RdmaDevice,
+    highest: Option<&usize>,
+) -> Option<RdmaDevice> {
+    let number = number_of(device.as_str())?;
     let host = fabric.find(&Part::Host(host.clone()))?;
     let devices = fabric
         .neighbors(host)
@@ -262,7 +274,28 @@ fn numbered_device(fabric: &Fabric, host: &NodeName, device: &RdmaDevice) -> Opt
             _ => None,
         });
     let devices: BTreeSet<_> = devices.collect();
-    devices.into_iter().nth(number.checked_sub(1)?).cloned()
+    let are_all = highest.is_some_and(|highest| devices.len() >= *highest);
+    let place = number.checked_sub(1).filter(|_| are_all)?;
+    devices.into_iter().nth(place).cloned()
+}
+
+/// The number of a device that descriptions only number.
+fn number_of(device: &str) -> Option<usize> {
+    device.strip_prefix(NUMBERED)?.parse().ok()
+}
+
+/// The highest number of such devices by host.
+fn highest_numbers(subnet: &Subnet) -> HashMap<&str, usize, FixedState> {
+    let mut highest: HashMap<&str, usize, FixedState> = HashMap::default();
+    for node in subnet.nodes.iter().filter(|node| is_nic(node)) {
+        if let Some((host, device)) = host_and_device(&node.description)
+            && let Some(number) = number_of(device)
+        {
+            let known = highest.entry(host).or_default();
+            *known = number.max(*known);
+        }
+    }
+    highest
 }
 
 /// Host names under which two NICs report the same device: several machines of one name, which only
