@@ -16,7 +16,7 @@ catalogue! {
     Exporter Full Counter CPU_IOWAIT = "railscope_cpu_iowait_seconds_total" ["seconds"] (numa_node)
         "Time for which a CPU was idle while a task waited for I/O that it had started there (iowait), summed over the CPUs of the NUMA node. Shows slow storage where the kernel does not measure pressure (see host_pressure_seconds_total).";
     Exporter Full Counter CPU_RUN = "railscope_cpu_run_seconds_total" ["seconds"] (numa_node)
-        "Time that tasks ran, summed over the CPUs of the NUMA node.";
+        "Time that tasks ran, summed over the CPUs of the NUMA node. From node_exporter with the time of interrupts.";
     Exporter Full Counter CPU_WAIT = "railscope_cpu_wait_seconds_total" ["seconds"] (numa_node)
         "Time that runnable tasks waited for a CPU, summed over the CPUs of the NUMA node.";
     Exporter Full Counter SOFTNET_DROPPED = "railscope_softnet_dropped_packets_total" (numa_node)

@@ -115,8 +115,10 @@ impl Resource {
 
     /// Whether one of its hosts that waits for this share is slow, where the median waits for `usual`.
     fn is_slow(&self, share: f64, usual: f64) -> bool {
+        // A CPU that is busy for a third of the time keeps nobody waiting.
+        let may_be_faint = !matches!(self.counted, Counted::Busy);
         share > self.share.max(self.above_peers * usual)
-            || share > (FAINT * self.share).max(FAINT_ABOVE_PEERS * usual)
+            || may_be_faint && share > (FAINT * self.share).max(FAINT_ABOVE_PEERS * usual)
     }
 }
 
@@ -127,18 +129,22 @@ type Waiting<'a> = (&'a NodeName, f64);
 pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
     let jobs = jobs(view);
     let cohort_of = |node: &NodeName, history: &NodeHistory| match &jobs {
-        // Its GPUs, and with them its job, are not exported.
-        Some(_) if !has_gpus(history) => Some(""),
-        Some(jobs) => jobs.get(node).copied().flatten(),
+        Some(jobs) => match jobs.get(node) {
+            Some(job) => *job,
+            // Its GPUs, and with them its job, are not exported.
+            None => (!has_gpus(history)).then_some(""),
+        },
         None => Some(""),
     };
     let nodes = || view.history.fresh_nodes(view.now);
     let of_gpus = nodes().filter(|(_, history)| has_gpus(history));
-    let usual_ports = median(of_gpus.map(|(_, history)| ports(history) as f64));
+    let mut of_gpus: Vec<usize> = of_gpus.map(|(_, history)| ports(history)).collect();
+    of_gpus.sort_unstable();
+    let usual_ports = of_gpus.get(of_gpus.len() / 2).copied();
     // A node that prepares a job, or ends it, computes nothing; nor does one with other ports than those with GPUs.
     let computes = |history: &NodeHistory| match usual_ports {
         Some(_) if has_gpus(history) => gpus::any_is_busy(history),
-        Some(usual) => ports(history) as f64 == usual && sends_by_rdma(history),
+        Some(usual) => ports(history) == usual && sends_by_rdma(history),
         None => sends_by_rdma(history),
     };
     let nodes = nodes().filter(|(_, history)| computes(history));
@@ -173,7 +179,7 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
             // Several may belong to one job with a higher load, and so may the only one.
             let is_of_job = !cohort.is_empty();
             let one_of_several = slow.len() == 1 && (hosts.len() > 1 || !is_of_job);
-            if one_of_several || jobs.is_some() && !is_few {
+            if one_of_several || is_of_job && !is_few {
                 let slow = slow.into_iter();
                 out.extend(slow.map(|host| evidence(view, resource, host, usual)));
             }
