@@ -469,32 +469,32 @@ fn a_leaf_that_uses_few_uplinks_is_polarized_unless_its_flows_are_few_or_all_lea
     // All traffic of the leaf uses two uplinks.
     let two = |leaf: usize, up: usize| match (leaf, up) {
         (2, 2..) => 0.0,
-        (2, _) => 4e9,
-        _ => 1e9,
+        (2, _) => 4e10,
+        _ => 1e10,
     };
-    assert_eq!(uplinks(2e8, two), polarized);
+    assert_eq!(uplinks(2e9, two), polarized);
     // Nothing waits where hardly anything is sent.
-    assert!(uplinks(2e6, |leaf, up| two(leaf, up) / 100.0).is_empty());
+    assert!(uplinks(2e6, |leaf, up| two(leaf, up) / 1000.0).is_empty());
     // Cables to switches that have hosts, too, as in a dragonfly, are no uplinks.
     let mut lab = Lab::default();
     for up in 0..8 {
         lab.host(&format!("m{up}"), (&format!("s{up}"), 100));
     }
-    assert!(named_of_leaves(lab, 2e8, two).is_empty());
+    assert!(named_of_leaves(lab, 2e9, two).is_empty());
     // Eight flows, as large as the host's: two of eight uplinks are not a coincidence, four are.
-    assert_eq!(uplinks(1e9, two), polarized);
+    assert_eq!(uplinks(1e10, two), polarized);
     let half = |leaf, up| {
         if leaf == 2 {
             two(leaf, up / 2) / 2.0
         } else {
-            1e9
+            1e10
         }
     };
-    assert!(uplinks(1e9, half).is_empty());
-    assert_eq!(uplinks(2e8, half), polarized);
+    assert!(uplinks(1e10, half).is_empty());
+    assert_eq!(uplinks(2e9, half), polarized);
     // Two elephants, where others send eight times as much.
     let few = |leaf: usize, up: usize| two(leaf, up) / if leaf == 2 { 8.0 } else { 1.0 };
-    assert!(uplinks(2e8, few).is_empty());
-    assert!(uplinks(2e8, |_, up| if up < 2 { 4e9 } else { 0.0 }).is_empty());
-    assert!(uplinks(2e8, |_, _| 1e9).is_empty());
+    assert!(uplinks(2e9, few).is_empty());
+    assert!(uplinks(2e9, |_, up| if up < 2 { 4e10 } else { 0.0 }).is_empty());
+    assert!(uplinks(2e9, |_, _| 1e10).is_empty());
 }

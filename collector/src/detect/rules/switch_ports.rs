@@ -39,8 +39,8 @@ const MIN_UPLINKS: usize = 4;
 /// A leaf that sends less upwards than this share of the median leaf has fewer flows than its peers: few large
 /// flows leave uplinks unused by chance, which is not a fault.
 const MIN_UPWARDS: f64 = 0.5;
-/// What the mean uplink of a leaf sends in a second, in bytes, below which nothing waits for an uplink.
-const MIN_SENT: f64 = 1e8;
+/// What the busiest uplink of a leaf sends in a second, in bytes, below which nothing waits for it.
+const MIN_SENT: f64 = 2.5e8;
 
 /// How far more uplinks must be unused than a fair hash of as many flows leaves, in standard deviations.
 const ABOVE_CHANCE: f64 = 3.0;
@@ -169,10 +169,10 @@ fn hashing() -> Vec<Threshold> {
             hash,
         ),
         Threshold::new(
-            "bytes that the mean uplink sends, at least",
+            "bytes that the busiest uplink sends, at least",
             MIN_SENT,
             "B/s",
-            "nothing waits for an uplink that is idle otherwise (a choice)",
+            "2 Gb/s: below, nothing waits for an uplink (a choice)",
         ),
         Threshold::new(
             "unused uplinks above those that a fair hash leaves",
@@ -220,7 +220,7 @@ fn polarized(view: &View<'_>, all: &Leaves, series: &PortSeries<2>, out: &mut Ve
         let sent: Vec<f64> = sent.collect();
         let bytes: f64 = sent.iter().sum();
         let mean = bytes / sent.len().max(1) as f64;
-        if sent.len() >= MIN_UPLINKS && mean >= MIN_SENT * WINDOW_SECONDS {
+        if sent.len() >= MIN_UPLINKS && mean > 0.0 {
             let unused = sent.iter().filter(|bytes| **bytes < UNUSED * mean).count();
             // No flow has more than a host sends.
             let flows = move || {
@@ -228,7 +228,8 @@ fn polarized(view: &View<'_>, all: &Leaves, series: &PortSeries<2>, out: &mut Ve
                 let from_hosts = from_hosts.filter_map(|port| amount(series.of(*port)[1]));
                 from_hosts.reduce(f64::max).map(|most| bytes / most)
             };
-            leaves.push((switch, (unused, sent.len()), bytes, flows));
+            let is_loaded = sent.iter().any(|bytes| *bytes >= MIN_SENT * WINDOW_SECONDS);
+            leaves.push((switch, (unused, sent.len()), (bytes, is_loaded), flows));
         }
     }
     if leaves.len() < MIN_PEERS {
@@ -239,10 +240,10 @@ fn polarized(view: &View<'_>, all: &Leaves, series: &PortSeries<2>, out: &mut Ve
         .iter()
         .map(|(_, (unused, all), ..)| share(*unused, *all));
     let usual = median(shares).unwrap_or(1.0);
-    let upwards = median(leaves.iter().map(|(.., bytes, _)| *bytes)).unwrap_or(0.0);
-    for (switch, (unused, all), bytes, flows) in leaves {
+    let upwards = median(leaves.iter().map(|(.., (bytes, _), _)| *bytes)).unwrap_or(0.0);
+    for (switch, (unused, all), (bytes, is_loaded), flows) in leaves {
         let of_it = share(unused, all);
-        let has_flows = bytes >= MIN_UPWARDS * upwards;
+        let has_flows = is_loaded && bytes >= MIN_UPWARDS * upwards;
         let is_chance = || flows().is_some_and(|flows| is_chance(unused, all, flows));
         if of_it >= MIN_UNUSED && of_it >= 2.0 * usual && has_flows && !is_chance() {
             let statement = format!(

@@ -171,7 +171,7 @@ pub(crate) fn witnesses_together(seen_by: &SeenTogether, now: Timestamp) -> Vec<
 /// A sighting this long ago is worth saying: longer than any usual scrape interval. Thousands of tooltips are short without.
 const OLD_SECONDS: f64 = 60.0;
 
-/// The witnesses of a cable for a tooltip: `seen by exporter, subnet 3 min ago`.
+/// The witnesses of a cable for a tooltip: `seen by exporter, subnet (3 min ago)`.
 pub(crate) fn in_words(seen_by: &Sightings, now: Timestamp) -> String {
     let said = seen_by.iter().map(|(witness, said)| (witness, said.at));
     sentence(said, now)
@@ -187,7 +187,7 @@ fn sentence(said: impl Iterator<Item = (Witness, Timestamp)>, now: Timestamp) ->
     let word = |(witness, at): (Witness, Timestamp)| {
         let age = now.seconds_since(at);
         match age > OLD_SECONDS {
-            true => format!("{} {} ago", witness.as_str(), phrases::span(age)),
+            true => format!("{} ({} ago)", witness.as_str(), phrases::span(age)),
             false => witness.as_str().to_owned(),
         }
     };
