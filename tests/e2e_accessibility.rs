@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{Html, IntoResponse as _};
 use axum::routing::{get, post};
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::browser::{self, browser};
 use support::{Demo, Http, encoded, root, run, skip, wait_for};
 
@@ -148,7 +149,9 @@ fn faults(checker: &Checker, program: &Path, profile: &Path, page: &str) -> Stri
             assert!(well, "{view}: {said}");
             let report = checker.reports.recv_timeout(DRAWN_WITHIN);
             let report = report.unwrap_or_else(|_| panic!("no report of {view}: {said}"));
-            assert_eq!(report["dark"], scheme == "dark", "{view}: {report}");
+            let expected = json!([format!("/{page}"), width, scheme == "dark"]);
+            let of_view = json!([report["page"], report["width"], report["dark"]]);
+            assert_eq!(of_view, expected, "{view}: {report}");
             if report["wide"] == true {
                 faults += &format!("{scheme} {width}: wider than the window\n");
             }
@@ -218,6 +221,9 @@ fn router(axe: String, reports: Sender<Value>, site: Option<String>) -> Router {
             .send()
             .await
             .expect("an answer");
+        if !answer.status().is_success() {
+            return StatusCode::BAD_GATEWAY.into_response();
+        }
         let kind = answer.headers()[CONTENT_TYPE].clone();
         (
             [(CONTENT_TYPE, kind)],
