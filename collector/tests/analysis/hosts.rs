@@ -92,47 +92,70 @@ fn pressure(resource: &'static str, share: fn(usize) -> f64) -> Box<Fault> {
 
 #[test]
 fn where_no_exporter_reports_gpus_a_node_that_sends_by_rdma_computes() {
-    let waits = |rate: u64, unknown: fn(usize) -> bool| -> Box<Fault> {
-        let pressure = pressure("cpu", |node| if node == 2 { 0.6 } else { 0.01 });
-        Box::new(move |node, seconds, page: String| {
-            let page = pressure(node, seconds, page);
-            let page: Vec<_> = page
-                .lines()
-                .filter(|line| !(unknown(node) && line.contains("_gpu_")))
-                .collect();
-            let sent = of_gpus(|rail| {
-                format!(
-                    "railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {}\n",
-                    rate * seconds
-                )
-            });
-            page.join("\n") + "\n" + &sent
-        })
-    };
+    let share = |node| if node == 2 { 0.6 } else { 0.01 };
+    let waits = |rate, unknown| waits_without_gpus(share, rate, unknown);
     let waiting = "host-stalls host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]";
     check(&waits(1_000_000_000, |_| true), &[waiting]);
     check(&waits(1_000, |_| true), &[]);
     // Of one node alone GPUs are not exported.
     check(&waits(1_000_000_000, |node| node == 2), &[waiting]);
     check(&waits(1_000, |node| node == 2), &[]);
+    // Several of which nothing is known, beside a job: they may serve it.
+    let servers = |node| if node >= 4 { 0.6 } else { 0.01 };
+    let servers = waits_without_gpus(servers, 1_000_000_000, |node| node >= 4);
+    let in_jobs = in_jobs(Box::new(|_, _, page| page));
+    let beside_job: Box<Fault> = Box::new(move |node, seconds, page| {
+        let page = if node < 4 {
+            in_jobs(node, seconds, page)
+        } else {
+            page
+        };
+        servers(node, seconds, page)
+    });
+    check(&beside_job, &[]);
+}
+
+/// Nodes whose processes wait for a CPU for these shares of the time and that send so many bytes a second by each port, some of them
+/// without their GPUs.
+fn waits_without_gpus(
+    share: fn(usize) -> f64,
+    rate: u64,
+    unknown: fn(usize) -> bool,
+) -> Box<Fault> {
+    let pressure = pressure("cpu", share);
+    Box::new(move |node, seconds, page: String| {
+        let page = pressure(node, seconds, page);
+        let is_kept = |line: &&str| !(unknown(node) && line.contains("_gpu_"));
+        let page: Vec<_> = page.lines().filter(is_kept).collect();
+        let sent = of_gpus(|rail| {
+            format!(
+                "railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {}\n",
+                rate * seconds
+            )
+        });
+        page.join("\n") + "\n" + &sent
+    })
 }
 
 #[test]
 fn a_host_whose_cpus_are_busy_is_named_where_no_waits_are_counted() {
     // Of 16 CPUs.
-    let busy = |share: f64, counted: &'static str| {
+    let busy = |share: f64, usual: f64, counted: &'static str| {
         with(move |node, seconds| {
-            let run = 16.0 * seconds as f64 * if node == 2 { share } else { 0.25 };
+            let run = 16.0 * seconds as f64 * if node == 2 { share } else { usual };
             format!(
                 "railscope_node_cpus 16\nrailscope_cpu_run_seconds_total{{numa_node=\"\"}} {run}\n{counted}"
             )
         })
     };
     let named = ["host-stalls host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]"];
-    check(&busy(0.8, ""), &named);
-    check(&busy(0.55, ""), &[]);
+    check(&busy(0.8, 0.25, ""), &named);
+    check(&busy(0.55, 0.25, ""), &[]);
+    // Less than twice as busy; and a third of the time, where the others are idle.
+    check(&busy(0.8, 0.45, ""), &[]);
+    check(&busy(0.35, 0.01, ""), &[]);
     let waits = "railscope_cpu_wait_seconds_total{numa_node=\"\"} 0\n";
-    check(&busy(0.8, waits), &[]);
+    check(&busy(0.8, 0.25, waits), &[]);
 }
 
 /// The job of a node: `large` on six, `small` on the two others.
