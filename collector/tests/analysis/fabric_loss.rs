@@ -228,6 +228,18 @@ fn a_switch_that_does_not_send_what_it_receives_is_named_if_hosts_lose_packets()
 }
 
 #[test]
+fn a_switch_that_loses_is_named_where_the_cables_of_the_nics_are_not_known() {
+    let of_switch = |name: &str, seconds| {
+        let loss = if name == "spine-1" { 160_000_000 } else { 0 };
+        Some(Passing::losing(loss).reading(seconds))
+    };
+    // Switches report the members of a bond as their neighbors.
+    let bonds = |_: usize, _: u64, page: String| page.replace("mlx5_", "mlx5_bond_");
+    let found = incidents_with((2, &of_switch), &between_leaves, &bonds);
+    assert_eq!(found, ["uplink-lossy switch/spine-1 or [] critical"]);
+}
+
+#[test]
 fn a_loss_too_small_to_be_felt_is_no_incident() {
     let small = |node, rail| {
         let (in_vain, missed) = between_leaves(node, rail);

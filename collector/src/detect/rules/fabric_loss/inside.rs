@@ -6,14 +6,14 @@
 
 use std::collections::BTreeSet;
 
-use railscope_model::fabric::{Fabric, Timestamp};
-use railscope_model::identity::{NodeName, Part, SwitchName};
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
     Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_RECEIVE_BYTES,
     SWITCH_PORT_TRANSMIT_BYTES,
 };
 
-use super::{EXPLAINED, LOSS_SECONDS, Losses, MIN_RATE, NAME, broken, leaf_of, victims};
+use super::{EXPLAINED, LOSS_SECONDS, Losses, MIN_RATE, NAME, broken, victims};
 use crate::classes::UPLINK_LOSSY;
 use crate::detect::detector::{Evidence, Explanation, View};
 use crate::detect::ecn_marks::PACKET_BYTES;
@@ -236,25 +236,15 @@ impl Inside {
     }
 }
 
-/// Whether a switch is of the network of the NICs that lose packets.
+/// Whether a switch is of the network of the NICs that lose packets, as far as their cables are known.
 fn are_connected(view: &View<'_>, switch: &SwitchName, senders: &Losses<'_>) -> bool {
-    let leaves = senders.0.iter().filter_map(|loss| {
-        // Of a bond only the interfaces have cables.
-        let own = loss.leaf(view.fabric);
-        own.or_else(|| leaf_of_node(view.fabric, loss.node))
-    });
+    let leaves = senders.0.iter().filter_map(|loss| loss.leaf(view.fabric));
     let leaves: BTreeSet<SwitchName> = leaves.collect();
-    leaves.contains(switch)
+    leaves.is_empty()
+        || leaves.contains(switch)
         || leaves
             .iter()
             .any(|leaf| view.routes.between(view.fabric, leaf, switch).is_some())
-}
-
-/// The switch that one of a node's NICs is plugged into.
-fn leaf_of_node(fabric: &Fabric, node: &NodeName) -> Option<SwitchName> {
-    let host = fabric.find(&Part::Host(node.clone()))?;
-    let mut inside = fabric.neighbors(host);
-    inside.find_map(|near| leaf_of(fabric, &fabric.vertex(near.peer).part))
 }
 
 /// Errors and discards a second of a switch; none if it does not count discards.
