@@ -43,8 +43,11 @@ const SPANS: usize = 10;
 /// The newest spans, in which it became so hot.
 const RISING_SPANS: u64 = 2;
 
+/// Power of a GPU, as a multiple of that of the others of its node, from which it works alone, and is hotter for that.
+const ALONE: f64 = 1.5;
+
 /// The rule's own numbers.
-pub(super) fn numbers() -> [Threshold; 13] {
+pub(super) fn numbers() -> [Threshold; 14] {
     let choice = "longer than a GPU needs to warm up (a choice)";
     [
         Threshold::new(
@@ -97,6 +100,12 @@ pub(super) fn numbers() -> [Threshold; 13] {
             SPANS as f64,
             "spans",
             "a GPU that was slowed for 15 minutes was as hot before (a choice)",
+        ),
+        Threshold::new(
+            "power in these, as a multiple of the other GPUs, below",
+            ALONE,
+            "times",
+            "a GPU that works alone is hotter for that (a choice)",
         ),
         Threshold::new(
             "length of such a span",
@@ -270,11 +279,11 @@ fn peaks_of(peaks: &mut Vec<(GpuIndex, Peaks)>, index: GpuIndex, span: u64) -> &
     peaks
 }
 
-/// Whether a GPU draws no more than the others of its node.
+/// Whether a GPU does not work alone: its power is about that of the others of its node.
 fn draws_as_much(gpu: &Listed<'_>, node: &[Listed<'_>]) -> bool {
     let watts = |gpu: &Listed<'_>| gpu.window(&GPU_POWER)?.value();
     let pair = watts(gpu).zip(of_others(gpu, node, watts));
-    pair.is_some_and(|(own, usual)| own <= (1.0 + ALIKE_POWER) * usual)
+    pair.is_some_and(|(own, usual)| own <= ALONE * usual)
 }
 
 fn latest(gpu: &Listed<'_>) -> Option<f64> {
