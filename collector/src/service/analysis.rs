@@ -184,6 +184,7 @@ impl Analysis {
     }
 
     fn publish_names(&mut self, state: &State) {
+        self.names.settle();
         self.analyzer.set_targets(&self.names.nodes());
         state.set_addresses(self.names.by_address());
     }

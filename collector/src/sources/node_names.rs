@@ -124,10 +124,11 @@ impl ReportedNames {
         });
         self.by_address
             .retain(|address, name| listed.contains(address) && listed.contains(name));
-        self.name_unlisted();
+        self.settle();
     }
 
-    /// Notes which host the exporter of a listed node reports. Returns whether the node has another name from now on.
+    /// Notes which host the exporter of a listed node reports. Returns whether the node may have another name from the next
+    /// [`Self::settle`] on.
     pub(crate) fn note(&mut self, listed: &NodeName, host: &ReportedHost) -> bool {
         if !is_address(listed) {
             return false;
@@ -157,26 +158,23 @@ impl ReportedNames {
             return false;
         }
         self.unlisted.insert(listed.clone(), name);
-        self.name_unlisted()
+        true
     }
 
-    /// Names the nodes that are listed by address alone, but those of a name that several addresses have, as clones do. Returns
-    /// whether one has another name than before.
-    fn name_unlisted(&mut self) -> bool {
+    /// Names the nodes that are listed by address alone, but those of a name that several addresses have, as clones do. It takes
+    /// as long as there are such nodes: once a cycle, not for each name.
+    pub(crate) fn settle(&mut self) {
         let mut addresses: BTreeMap<&NodeName, Vec<&NodeName>> = BTreeMap::new();
         for (address, name) in &self.unlisted {
             addresses.entry(name).or_default().push(address);
         }
-        let mut named = self.by_address.clone();
-        named.retain(|_, name| self.listed.contains(name));
+        let listed = &self.listed;
+        self.by_address.retain(|_, name| listed.contains(name));
         for (name, addresses) in addresses {
             if let [address] = addresses[..] {
-                named.insert(address.clone(), name.clone());
+                self.by_address.insert(address.clone(), name.clone());
             }
         }
-        let is_new = named != self.by_address;
-        self.by_address = named;
-        is_new
     }
 
     /// The name of a listed node.
@@ -311,6 +309,7 @@ mod tests {
         assert!(!names.note(first, &kernels("n9")), "of which domain");
         assert!(names.note(first, &kernels("n1")) && !names.note(first, &kernels("n1")));
         assert!(names.note(second, &kernels("n2")));
+        names.settle();
         assert_eq!(names.of(first).as_str(), "n1");
         names.set_listed(&listed);
         assert_eq!(names.of(first).as_str(), "n1");
@@ -320,6 +319,7 @@ mod tests {
         assert_eq!(names.of(first).as_str(), "n1");
         // Two addresses of one name: neither has it, until one is gone.
         assert!(names.note(third, &kernels("n2")) && !names.note(second, &kernels("n2")));
+        names.settle();
         assert_eq!((names.of(second), names.of(third)), (second, third));
         names.set_listed(&nodes(&["10.0.0.1", "10.0.0.3"]));
         assert_eq!(names.of(third).as_str(), "n2");
@@ -327,6 +327,7 @@ mod tests {
         assert!(names.note(third, &kernels("n3")));
         names.set_listed(&listed);
         assert!(names.note(second, &kernels("n2")));
+        names.settle();
         let named = [second, third].map(|address| names.of(address).as_str());
         assert_eq!(named, ["n2", "n3"]);
         // Now it is listed by name as well.
