@@ -6,7 +6,7 @@ use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::diagnose::incident::{CLOSE_AFTER_TICKS, Incident};
 use railscope_collector::diagnose::stages::maintenance::Window;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
-use railscope_model::metric::SWITCH_PORT_ENABLED;
+use railscope_model::metric::{SWITCH_PORT_ENABLED, SWITCH_PORT_UP};
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::cluster::{as_planned, at, node, page, subnet_of};
@@ -154,11 +154,13 @@ fn the_cable_of_a_port_that_its_switch_reports_as_disabled_is_no_fault() {
 /// A switch that is read every 30 s may say only then that its port was disabled; one that is not read any more may be dead.
 #[test]
 fn a_lost_cable_waits_until_its_switch_was_read() {
-    for (reads, expected) in [(true, &[][..]), (false, &["critical link/n3:mlx5_2/1 -"])] {
+    let lost = "critical link/n3:mlx5_2/1 -";
+    for (reads, expected) in [(true, &[][..]), (false, &[lost])] {
         let mut run = Run::of(FEW);
         let report = |run: &mut Run, enabled: f64| {
             let mut reading = NodeReading::default();
             reading.push(&SWITCH_PORT_ENABLED, &Labels::new(["4"]), enabled);
+            reading.push(&SWITCH_PORT_UP, &Labels::new(["4"]), 1.0);
             let leaf = "leaf-2".parse().expect("a name");
             run.analyzer.ingest_switch(&leaf, &reading, at(run.seconds));
         };
@@ -173,6 +175,17 @@ fn a_lost_cable_waits_until_its_switch_was_read() {
         }
         assert_eq!(told(&run.ticks(6, down)), expected);
     }
+    // It says itself that the port is down, and enabled.
+    let mut run = Run::of(FEW);
+    for up in [1.0, 1.0, 1.0, 0.0] {
+        run.ticks(6, &[]);
+        let mut reading = NodeReading::default();
+        reading.push(&SWITCH_PORT_ENABLED, &Labels::new(["4"]), 1.0);
+        reading.push(&SWITCH_PORT_UP, &Labels::new(["4"]), up);
+        let leaf = "leaf-2".parse().expect("a name");
+        run.analyzer.ingest_switch(&leaf, &reading, at(run.seconds));
+    }
+    assert_eq!(told(&run.ticks(3, &[(3, 2)])), [lost]);
 }
 
 /// Ports of some rails of every node.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, PartId, Timestamp};
 use railscope_model::identity::Part;
-use railscope_model::metric::SWITCH_PORT_ENABLED;
+use railscope_model::metric::{SWITCH_PORT_ENABLED, SWITCH_PORT_UP};
 
 use super::lost_links::is_lost_cable;
 use super::maintenance::SETTLE_SECONDS;
@@ -48,12 +48,12 @@ impl DisabledPorts {
             let lost_since = self.0.get(part).copied();
             let mut is_disabled = false;
             for end in [(near, far.port), (far.peer, far.peer_port)] {
-                let Some((switch, enabled)) = enabled(fabric, history, end) else {
+                let Some(port) = Port::of(fabric, history, end) else {
                     continue;
                 };
-                is_disabled |= was_disabled(enabled, now);
-                if lost_since.is_some_and(|since| is_unread(enabled, since, now)) {
-                    unread.extend([part.clone(), switch.clone()]);
+                is_disabled |= was_disabled(port.enabled, now);
+                if lost_since.is_some_and(|since| port.is_unread(since, now)) {
+                    unread.extend([part.clone(), port.switch.clone()]);
                 }
             }
             !is_disabled
@@ -62,19 +62,38 @@ impl DisabledPorts {
     }
 }
 
-/// What a switch has reported of one of its ports being enabled.
-fn enabled<'a>(
-    fabric: &'a Fabric,
-    history: &'a History,
-    (id, port): (PartId, u16),
-) -> Option<(&'a Part, Window<'a>)> {
-    let part = &fabric.vertex(id).part;
-    let Part::Switch(switch) = part else {
-        return None;
-    };
-    let port = fabric.port_name(id, port).to_string();
-    let switch = history.switch(switch)?;
-    Some((part, switch.window(&SWITCH_PORT_ENABLED, &[&port])?))
+/// A port of a switch that reports which of them are enabled.
+struct Port<'a> {
+    switch: &'a Part,
+    enabled: Window<'a>,
+    /// Whether the switch reports it as down.
+    is_down: bool,
+}
+
+impl<'a> Port<'a> {
+    fn of(fabric: &'a Fabric, history: &'a History, (id, port): (PartId, u16)) -> Option<Self> {
+        let part = &fabric.vertex(id).part;
+        let Part::Switch(switch) = part else {
+            return None;
+        };
+        let port = fabric.port_name(id, port).to_string();
+        let switch = history.switch(switch)?;
+        Some(Self {
+            switch: part,
+            enabled: switch.window(&SWITCH_PORT_ENABLED, &[&port])?,
+            is_down: switch.value(&SWITCH_PORT_UP, &[&port]) == Some(0.0),
+        })
+    }
+
+    /// Whether it was not read since a moment at which its cable was lost, nor when it was down already, and may still be.
+    fn is_unread(&self, since: Timestamp, now: Timestamp) -> bool {
+        let mut read = self.enabled.told().map(|(at, _)| at);
+        let (Some(newest), Some(before)) = (read.next(), read.next()) else {
+            return false;
+        };
+        let interval = newest.seconds_since(before);
+        !self.is_down && newest < since && now.seconds_since(since) <= PATIENCE * interval
+    }
 }
 
 /// Whether a port is disabled, or was first seen enabled a moment ago.
@@ -87,14 +106,4 @@ fn was_disabled(enabled: Window<'_>, now: Timestamp) -> bool {
         first = Some(at);
     }
     false
-}
-
-/// Whether this was not read since a moment, and may still be.
-fn is_unread(enabled: Window<'_>, since: Timestamp, now: Timestamp) -> bool {
-    let mut read = enabled.told().map(|(at, _)| at);
-    let (Some(newest), Some(before)) = (read.next(), read.next()) else {
-        return false;
-    };
-    let interval = newest.seconds_since(before);
-    newest < since && now.seconds_since(since) <= PATIENCE * interval
 }
