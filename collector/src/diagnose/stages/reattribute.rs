@@ -113,8 +113,14 @@ fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Par
             let gpus = gpus_behind(fabric, &own.part);
             let mut links = gpus.iter().filter_map(link_of);
             let link = links.find(|link| degraded.contains(link));
-            // Errors on the link of a GPU explain why packets to it wait; marks have other causes as well.
-            link.or_else(|| gpus.into_iter().find(|gpu| waits && errors.contains(gpu)))
+            // Errors on the link of a GPU explain why packets to it wait; marks have other causes as well. Where it is not known
+            // which GPUs a NIC serves, it may be any of its node.
+            let serves = |gpu: &Part| match gpus.is_empty() {
+                true => matches!(gpu, Part::Gpu(..)) && gpu.node() == own.part.node(),
+                false => gpus.contains(gpu),
+            };
+            let mut failing = errors.iter().filter(|gpu| waits && serves(gpu));
+            link.or_else(|| failing.next().map(|gpu| (*gpu).clone()))
         } else {
             None
         };
@@ -299,8 +305,16 @@ pub(crate) mod tests {
             explained_by_others(&fabric, &findings).remove(&part(NIC))
         };
         assert_eq!(of_nic(&PCIE_ERRORS, "gpu/n1:0"), Some(part("gpu/n1:0")));
-        assert_eq!(of_nic(&PCIE_ERRORS, "gpu/n2:0"), None);
+        assert_eq!(of_nic(&PCIE_ERRORS, "gpu/n1:1"), None);
         assert_eq!(of_nic(&LINK_ERRORS, "link/leaf:33"), None);
+        // Which GPUs another NIC of the node serves is not known.
+        let of_other = |at: &str| {
+            let waits = found("test", &SLOW_RECEIVER, "nic/n1:mlx5_1", &[]);
+            let findings = [waits, found("test", &PCIE_ERRORS, at, &[])];
+            explained_by_others(&fabric, &findings).remove(&part("nic/n1:mlx5_1"))
+        };
+        assert_eq!(of_other("gpu/n1:1"), Some(part("gpu/n1:1")));
+        assert_eq!(of_other("gpu/n2:1"), None);
     }
 
     #[test]
