@@ -47,7 +47,11 @@ const RISING_SPANS: u64 = 2;
 const ALONE: f64 = 1.5;
 
 /// The rule's own numbers.
-pub(super) fn numbers() -> [Threshold; 14] {
+pub(super) fn numbers() -> impl Iterator<Item = Threshold> {
+    of_rise().into_iter().chain(of_past())
+}
+
+fn of_rise() -> [Threshold; 10] {
     let choice = "longer than a GPU needs to warm up (a choice)";
     [
         Threshold::new(
@@ -95,6 +99,12 @@ pub(super) fn numbers() -> [Threshold; 14] {
             "s",
             "a job that pauses or a node that restarts (a choice)",
         ),
+    ]
+}
+
+/// Those of what was usual before.
+fn of_past() -> [Threshold; 4] {
+    [
         Threshold::new(
             "spans of time in whose earlier ones it was not as hot",
             SPANS as f64,
@@ -117,7 +127,7 @@ pub(super) fn numbers() -> [Threshold; 14] {
             "newest ones, in which it became hot",
             RISING_SPANS as f64,
             "spans",
-            choice,
+            "longer than a GPU needs to warm up (a choice)",
         ),
     ]
 }
