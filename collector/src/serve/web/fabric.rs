@@ -149,7 +149,7 @@ fn cables(out: &mut String, look: &Look<'_>, spots: &[Option<Spot>]) -> fmt::Res
                 let x = |spot: &Spot| spot.x + spot.width / 2.0;
                 write!(
                     out,
-                    "<path class=\"{}\" d=\"M{:.1} {:.0}L{:.1} {:.0}\"><title>{} – {}: {}{}, {}</title></path>",
+                    "<path class=\"{}\" d=\"M{:.0} {:.0}L{:.0} {:.0}\"><title>{} – {}: {}{}, {}</title></path>",
                     trunk.condition.health.as_str(),
                     x(top),
                     top.y + BOX_HEIGHT,
