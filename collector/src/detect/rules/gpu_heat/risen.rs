@@ -219,21 +219,31 @@ impl Rises {
             let Some(usual) = median(celsius.iter().copied().flatten()) else {
                 continue;
             };
+            let (hot, peaks) = (&mut self.hot, self.peaks.entry(node[0].node.clone()));
+            let peaks = peaks.or_default();
             for (gpu, own) in node.iter().zip(&celsius) {
                 let Some(warmer) = own.map(|own| own - usual) else {
                     continue;
                 };
-                let known = self.hot.get(&(gpu.node.clone(), gpu.index)).copied();
-                let peaks = self.peaks.entry(gpu.node.clone()).or_default();
+                // Mostly none is hot, and no key is needed.
+                let known = if hot.is_empty() {
+                    None
+                } else {
+                    hot.get(&(gpu.node.clone(), gpu.index)).copied()
+                };
                 let peaks = peaks_of(peaks, gpu.index, span);
                 // What is hot, or draws more than the others, shows nothing of the heat that is usual.
                 if known.is_none() && (warmer < WARMER || draws_as_much(gpu, node)) {
                     peaks.add(span, warmer);
                 }
-                if known.is_some() || warmer >= WARMER {
-                    let earlier = peaks.earlier();
-                    found.extend(self.compare(view, (gpu, node), known, earlier));
+                if known.is_none() && warmer < WARMER {
+                    continue;
                 }
+                let risen = compare(hot, view, (gpu, node), known, peaks.earlier());
+                if known.is_none() && risen.is_some() {
+                    peaks.forget_rise();
+                }
+                found.extend(risen);
             }
         }
         self.hot
@@ -242,39 +252,32 @@ impl Rises {
         self.peaks.retain(|_, gpus| gpus.iter().any(is_recent));
         found
     }
+}
 
-    /// Compares a GPU with the others of its node; `earlier` was its greatest excess before it rose.
-    fn compare<'a>(
-        &mut self,
-        view: &View<'a>,
-        (gpu, node): (&Listed<'a>, &[Listed<'a>]),
-        known: Option<Hot>,
-        earlier: f64,
-    ) -> Option<Risen<'a>> {
-        let now = excess(view, gpu, node, NOW)?;
-        let before = match known {
-            Some(hot) => Some(hot.before),
-            None if now - earlier < STILL * MIN_RISE => None,
-            None => excess_before(view, gpu, node, now),
-        };
-        let least = known.map_or(1.0, |_| STILL) * MIN_RISE;
-        let key = (gpu.node.clone(), gpu.index);
-        let Some(before) = before.filter(|before| now - before >= least) else {
-            self.hot.remove(&key);
-            return None;
-        };
-        let last = view.now;
-        if known.is_none() {
-            let of_node = self.peaks.get_mut(gpu.node).into_iter().flatten();
-            let mut own = of_node.filter(|(index, _)| *index == gpu.index);
-            own.next()
-                .into_iter()
-                .for_each(|(_, peaks)| peaks.forget_rise());
-        }
-        self.hot.insert(key, Hot { before, last });
-        let by = now - before;
-        Some(Risen { gpu: *gpu, by })
-    }
+/// Compares a GPU with the others of its node; `earlier` was its greatest excess before it rose.
+fn compare<'a>(
+    hot: &mut BTreeMap<(NodeName, GpuIndex), Hot>,
+    view: &View<'a>,
+    (gpu, node): (&Listed<'a>, &[Listed<'a>]),
+    known: Option<Hot>,
+    earlier: f64,
+) -> Option<Risen<'a>> {
+    let now = excess(view, gpu, node, NOW)?;
+    let before = match known {
+        Some(hot) => Some(hot.before),
+        None if now - earlier < STILL * MIN_RISE => None,
+        None => excess_before(view, gpu, node, now),
+    };
+    let least = known.map_or(1.0, |_| STILL) * MIN_RISE;
+    let key = (gpu.node.clone(), gpu.index);
+    let Some(before) = before.filter(|before| now - before >= least) else {
+        hot.remove(&key);
+        return None;
+    };
+    let last = view.now;
+    hot.insert(key, Hot { before, last });
+    let by = now - before;
+    Some(Risen { gpu: *gpu, by })
 }
 
 /// The peaks of a GPU of a node in a span of time.
