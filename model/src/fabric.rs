@@ -11,7 +11,7 @@ use indexmap::IndexSet;
 use petgraph::stable_graph::{EdgeIndex, NodeIndex, StableUnGraph};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
-use crate::identity::{Guid, Part, PciAddress, PortName, RdmaPort};
+use crate::identity::{Guid, NodeName, Part, PciAddress, PortName, RdmaPort};
 
 mod link;
 mod time;
@@ -256,39 +256,40 @@ impl Fabric {
     pub fn neighbors(&self, id: PartId) -> impl Iterator<Item = Neighbor<'_>> {
         self.graph.edges(id).flat_map(move |edge| {
             let link = edge.weight();
-            let forward = Neighbor {
+            // As they are stored: petgraph turns the ends of an undirected edge, but not the ports.
+            let ends = self.graph.edge_endpoints(edge.id());
+            let (port, peer_port) = link.ports;
+            let forward = ends.map(|(near, far)| (near, far, port, peer_port));
+            let backward = ends.map(|(far, near)| (near, far, peer_port, port));
+            let both = [forward, backward].into_iter().flatten();
+            let here = both.filter(move |(near, ..)| *near == id);
+            here.map(move |(_, peer, port, peer_port)| Neighbor {
                 id: edge.id(),
                 link,
-                peer: edge.target(),
-                port: link.ports.0,
-                peer_port: link.ports.1,
-            };
-            let backward = Neighbor {
-                peer: edge.source(),
-                port: link.ports.1,
-                peer_port: link.ports.0,
-                ..forward
-            };
-            let is_loop = edge.source() == edge.target();
-            // petgraph turns the ends of an undirected edge so that the source is the part asked for;
-            // the ports are in the order of the stored ends.
-            let stored_forward = self
-                .graph
-                .edge_endpoints(edge.id())
-                .is_some_and(|(first, _)| first == id);
-            let near = if stored_forward {
-                forward
-            } else {
-                Neighbor {
-                    port: link.ports.1,
-                    peer_port: link.ports.0,
-                    ..forward
-                }
-            };
-            [Some(near), is_loop.then_some(backward)]
-                .into_iter()
-                .flatten()
+                peer,
+                port,
+                peer_port,
+            })
         })
+    }
+
+    /// Cables at one part, lost ones too.
+    pub fn cables(&self, id: PartId) -> impl Iterator<Item = Neighbor<'_>> {
+        self.neighbors(id)
+            .filter(|near| near.link.kind == LinkKind::Cable)
+    }
+
+    /// GPUs and NICs in a host; none of a host that the graph does not have.
+    pub fn devices(&self, node: &NodeName) -> impl Iterator<Item = PartId> {
+        let host = self.find(&Part::Host(node.clone()));
+        let inside = host.into_iter().flat_map(|host| self.neighbors(host));
+        inside.map(|near| near.peer)
+    }
+
+    /// The NICs among them.
+    pub fn nics(&self, node: &NodeName) -> impl Iterator<Item = PartId> {
+        self.devices(node)
+            .filter(|id| matches!(self.vertex(*id).part, Part::Nic(..)))
     }
 
     /// The part that a cable is: named by its host end, or by the lower of its two switch ends.
@@ -327,9 +328,7 @@ impl Fabric {
     pub fn cables_named(&self, cable: &Part) -> impl Iterator<Item = (PartId, Neighbor<'_>)> {
         let end = self.naming_end(cable);
         end.into_iter().flat_map(|(near, port)| {
-            let cables = self
-                .neighbors(near)
-                .filter(move |far| far.link.kind == LinkKind::Cable && far.port == port);
+            let cables = self.cables(near).filter(move |far| far.port == port);
             cables.map(move |far| (near, far))
         })
     }

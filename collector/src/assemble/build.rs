@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use railscope_model::fabric::{Equipment, Fabric, Timestamp};
-use railscope_model::identity::{NodeName, Part, SwitchName};
+use railscope_model::identity::{NodeName, SwitchName};
 use rayon::prelude::*;
 
 use crate::assemble::lldp::{DarkPorts, Switches, host_words, words_of_switches};
@@ -107,9 +107,8 @@ impl<'a> Sources<'a> {
 
     /// Whether the fabric before had a NIC of a node that is more than an interface: its RDMA ports may only be unknown for now.
     fn had_rdma(&self, node: &NodeName) -> bool {
-        let host = self.older.find(&Part::Host(node.clone()));
-        let mut parts = host.into_iter().flat_map(|host| self.older.neighbors(host));
-        parts.any(|part| match self.older.vertex(part.peer).equipment {
+        let mut parts = self.older.devices(node);
+        parts.any(|id| match self.older.vertex(id).equipment {
             Equipment::Nic { guid, pci, .. } => guid.is_some() || pci.is_some(),
             _ => false,
         })

@@ -179,20 +179,14 @@ pub fn gpus_behind(fabric: &Fabric, part: &Part) -> Vec<Part> {
             return gpus_behind(fabric, &Part::Nic(node.clone(), port.device.clone()));
         }
         Part::PcieLink(node, pci) => {
-            let host = fabric.find(&Part::Host(node.clone()));
-            let near = host
-                .into_iter()
-                .flat_map(|host| fabric.neighbors(host))
-                .map(|near| near.peer);
             let sits_there = |id: &PartId| match &fabric.vertex(*id).equipment {
                 Equipment::Gpu { pci: found, .. } | Equipment::Nic { pci: found, .. } => {
                     *found == Some(*pci)
                 }
                 _ => false,
             };
-            near.filter(sits_there)
-                .flat_map(|id| gpus_near(fabric, id))
-                .collect()
+            let there = fabric.devices(node).filter(sits_there);
+            there.flat_map(|id| gpus_near(fabric, id)).collect()
         }
         // A cable between switches slows all hosts that are routed over it: see `gpus_routed_over`. Which nodes use the
         // storage, only their I/O wait shows.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::fabric::{Equipment, Fabric, LinkKind, PartId};
+use railscope_model::fabric::{Equipment, Fabric, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::label;
 use railscope_model::metric::{NETDEV_ADDRESS, RDMA_PORT};
@@ -82,9 +82,9 @@ impl Probing {
             Equipment::Nic { rail, .. } => rail,
             _ => None,
         };
-        let mut cables = fabric.neighbors(nic).filter(|near| {
+        let mut cables = fabric.cables(nic).filter(|near| {
             let is_switch = matches!(fabric.vertex(near.peer).part, Part::Switch(_));
-            near.link.kind == LinkKind::Cable && near.link.is_present() && is_switch
+            near.link.is_present() && is_switch
         });
         let Some(leaf) = cables.next().map(|near| near.peer) else {
             return;

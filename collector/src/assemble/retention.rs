@@ -154,9 +154,7 @@ fn is_in_use(fabric: &Fabric, older: &Fabric, (end, port): (PartId, u16)) -> boo
     let Some(port) = fabric.find_port(id, &older.port_name(end, port)) else {
         return false;
     };
-    fabric
-        .neighbors(id)
-        .any(|near| near.link.kind == LinkKind::Cable && near.port == port)
+    fabric.cables(id).any(|near| near.port == port)
 }
 
 /// A NIC that came back with its lost cable also gets its host back.

@@ -85,8 +85,7 @@ impl<'a> PauseGraph<'a> {
         if pauses.peek().is_none() {
             return;
         }
-        let cables = view.fabric.neighbors(id);
-        let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
+        let cables = view.fabric.cables(id);
         let peers = cables.map(|near| (near.port, (near.peer, near.id)));
         let peers: HashMap<u16, (PartId, LinkId)> = peers.collect();
         for (labels, window) in pauses {

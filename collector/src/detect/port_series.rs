@@ -1,6 +1,6 @@
 //! Series of switches' ports by what the fabric calls the ports: found once, and kept while fabric and switch are the same.
 
-use railscope_model::fabric::{Fabric, LinkKind, Neighbor};
+use railscope_model::fabric::{Fabric, Neighbor};
 use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_model::metric::Metric;
 
@@ -124,8 +124,7 @@ pub(crate) fn cable_at<'a>(
 ) -> Option<Neighbor<'a>> {
     let id = fabric.find(&Part::Switch(switch.clone()))?;
     let port = fabric.find_port(id, &port.parse::<PortName>().ok()?)?;
-    let mut links = fabric.neighbors(id);
-    links.find(|far| far.link.kind == LinkKind::Cable && far.port == port)
+    fabric.cables(id).find(|far| far.port == port)
 }
 
 /// The component of a switch's port: its cable, or the port itself if no cable is known.

@@ -129,9 +129,7 @@ impl LidRoutes {
 
     /// The cable by which a NIC is attached to a switch, and the LID of its port there; none of a NIC with several.
     fn attached(&self, fabric: &Fabric, nic: PartId) -> Option<(LinkId, u16)> {
-        let cables = fabric
-            .neighbors(nic)
-            .filter(|near| near.link.kind == LinkKind::Cable && near.link.is_present());
+        let cables = fabric.cables(nic).filter(|near| near.link.is_present());
         let mut attached = cables.map(|near| (near.id, near.port));
         let (cable, port) = attached.next()?;
         let lid = (*self.lids.get(&(nic, port))?)?;

@@ -14,7 +14,7 @@ mod retransmits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 
-use railscope_model::fabric::{Fabric, LinkKind};
+use railscope_model::fabric::Fabric;
 use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort, SwitchName};
 use railscope_model::metric::{
     Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_SYMBOL_ERRORS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
@@ -254,8 +254,7 @@ impl Loss<'_> {
 
 /// The switch that a NIC is plugged into.
 pub(super) fn leaf_of(fabric: &Fabric, nic: &Part) -> Option<SwitchName> {
-    let cables = fabric.neighbors(fabric.find(nic)?);
-    let mut cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
+    let mut cables = fabric.cables(fabric.find(nic)?);
     cables.find_map(|near| match &fabric.vertex(near.peer).part {
         Part::Switch(leaf) if near.link.is_present() => Some(leaf.clone()),
         _ => None,

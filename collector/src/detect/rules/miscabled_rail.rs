@@ -1,6 +1,5 @@
 //! Host ports that are connected to a leaf of another rail, or of other hosts.
 
-use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort};
 
 use crate::assemble::node_parts::gpus_behind;
@@ -100,10 +99,8 @@ fn evidence(view: &View<'_>, wrong: &Misplaced) -> Evidence {
 /// The port of a device that has a cable, as the fabric has it; else port 1.
 fn cabled_port(view: &View<'_>, nic: &Part, device: &RdmaDevice) -> RdmaPort {
     let id = view.fabric.find(nic);
-    let cables = id.into_iter().flat_map(|id| view.fabric.neighbors(id));
-    let port = cables
-        .filter(|near| near.link.kind == LinkKind::Cable)
-        .find_map(|near| u8::try_from(near.port).ok());
+    let mut cables = id.into_iter().flat_map(|id| view.fabric.cables(id));
+    let port = cables.find_map(|near| u8::try_from(near.port).ok());
     RdmaPort {
         device: device.clone(),
         port: port.unwrap_or(1),

@@ -152,10 +152,7 @@ fn data_nic_of(history: &NodeHistory, netdev: &str, is_less: bool) -> Option<Rdm
 fn by_host(view: &View<'_>, node: &NodeName, mut found: Vec<Evidence>) -> Vec<Evidence> {
     let odd: BTreeSet<_> = found.iter().map(|one| &one.part).collect();
     let host = Part::Host(node.clone());
-    let inside = view.fabric.find(&host).into_iter();
-    let inside = inside.flat_map(|host| view.fabric.neighbors(host));
-    let nics = inside.filter(|near| matches!(view.fabric.vertex(near.peer).part, Part::Nic(..)));
-    let most = MAJORITY * nics.count() as f64;
+    let most = MAJORITY * view.fabric.nics(node).count() as f64;
     let host_can_be = !view.left_out.has(Step::HostComponent);
     if !host_can_be || odd.len() < MIN_PEERS || (odd.len() as f64) < most {
         return found;

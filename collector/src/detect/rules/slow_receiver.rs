@@ -16,7 +16,7 @@ mod whole_nodes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Equipment, LinkKind, PartId};
+use railscope_model::fabric::{Equipment, PartId};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice};
 use railscope_model::metric::Metric;
 
@@ -319,17 +319,8 @@ fn numbers_of_jobs() -> Vec<Threshold> {
 
 /// NICs of a node that a switch is cabled to.
 fn cabled_nics(view: &View<'_>, node: &NodeName) -> usize {
-    let host = view.fabric.find(&Part::Host(node.clone()));
-    let inside = host
-        .into_iter()
-        .flat_map(|host| view.fabric.neighbors(host))
-        .filter(|near| matches!(view.fabric.vertex(near.peer).part, Part::Nic(..)));
-    inside
-        .filter(|near| {
-            let mut cables = view.fabric.neighbors(near.peer);
-            cables.any(|near| near.link.kind == LinkKind::Cable)
-        })
-        .count()
+    let is_cabled = |nic: &PartId| view.fabric.cables(*nic).next().is_some();
+    view.fabric.nics(node).filter(is_cabled).count()
 }
 
 fn evidence(
@@ -379,11 +370,8 @@ fn storm(view: &View<'_>, holds: &Holds<'_>) -> Evidence {
 
 /// The lowest function of the card that a function is of: they share one link, named by it.
 fn card(view: &View<'_>, node: &NodeName, pci: PciAddress) -> PciAddress {
-    let host = view.fabric.find(&Part::Host(node.clone()));
-    let inside = host
-        .into_iter()
-        .flat_map(|host| view.fabric.neighbors(host));
-    let functions = inside.filter_map(|near| match view.fabric.vertex(near.peer).equipment {
+    let inside = view.fabric.devices(node);
+    let functions = inside.filter_map(|id| match view.fabric.vertex(id).equipment {
         Equipment::Nic { pci, .. } => pci,
         _ => None,
     });

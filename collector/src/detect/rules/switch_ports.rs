@@ -9,7 +9,6 @@ mod waiting_cable;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
     Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES,
@@ -296,10 +295,7 @@ impl Leaves {
         }
         self.ports.clear();
         let fabric = view.fabric;
-        let cables = |id| {
-            let cables = fabric.neighbors(id);
-            cables.filter(|near| near.link.kind == LinkKind::Cable)
-        };
+        let cables = |id| fabric.cables(id);
         let is_switch = |id| matches!(fabric.vertex(id).part, Part::Switch(_));
         let hosts = |id| cables(id).filter(|near| !is_switch(near.peer)).count();
         for (id, vertex) in fabric.vertices() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Fabric, LinkKind, PartId, Timestamp};
+use railscope_model::fabric::{Fabric, PartId, Timestamp};
 use railscope_model::identity::{GpuIndex, NodeName, Part, PciAddress, RdmaDevice};
 use railscope_model::label;
 use railscope_model::metric::{GPU, Kind, Metric, NIC, RDMA_PORT, Writer};
@@ -324,13 +324,8 @@ fn far_ends(seen: Seen<'_>, part: &Part) -> Vec<(PartId, u16)> {
     let Some(node) = part.node() else {
         return Vec::new();
     };
-    let is_nic = |id: &PartId| matches!(fabric.vertex(*id).part, Part::Nic(..));
     let nics: Vec<PartId> = match part {
-        Part::Host(_) => {
-            let inside = fabric.find(part).into_iter();
-            let inside = inside.flat_map(|host| fabric.neighbors(host));
-            inside.map(|near| near.peer).filter(is_nic).collect()
-        }
+        Part::Host(_) => fabric.nics(node).collect(),
         _ => {
             let devices = names(seen, part).0.remove("device").unwrap_or_default();
             let devices = devices
@@ -345,9 +340,9 @@ fn far_ends(seen: Seen<'_>, part: &Part) -> Vec<(PartId, u16)> {
         Part::HostLink(_, port) => Some(u16::from(port.port)),
         _ => None,
     };
-    let cables = nics.into_iter().flat_map(|nic| fabric.neighbors(nic));
+    let cables = nics.into_iter().flat_map(|nic| fabric.cables(nic));
     cables
-        .filter(|far| far.link.kind == LinkKind::Cable && port.is_none_or(|port| far.port == port))
+        .filter(|far| port.is_none_or(|port| far.port == port))
         .map(|far| (far.peer, far.peer_port))
         .collect()
 }

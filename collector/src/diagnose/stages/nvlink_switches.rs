@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
+use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{SWITCH_PORT_ERRORS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES};
 
@@ -202,13 +202,13 @@ fn is_nvlink_switch(fabric: &Fabric, history: &History, switch: &SwitchName) -> 
         return false;
     };
     let id = fabric.find(&Part::Switch(switch.clone()));
-    let mut links = id.into_iter().flat_map(|id| fabric.neighbors(id));
+    let mut cables = id.into_iter().flat_map(|id| fabric.cables(id));
     let tells = |metric| said.series(metric).next().is_some();
     tells(&SWITCH_PORT_ERRORS)
         && ![&SWITCH_PORT_TRANSMIT_BYTES, &SWITCH_PORT_SPEED]
             .map(tells)
             .contains(&true)
-        && !links.any(|near| near.link.kind == LinkKind::Cable)
+        && cables.next().is_none()
 }
 
 #[cfg(test)]

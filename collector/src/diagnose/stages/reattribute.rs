@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Fabric, LinkKind, Neighbor, PartId};
+use railscope_model::fabric::{Fabric, Neighbor, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 
 use crate::assemble::node_parts::gpus_behind;
@@ -161,10 +161,6 @@ pub(crate) fn late_at(fabric: &Fabric, found: &Evidence) -> BTreeSet<Part> {
 /// The switches at a part: itself, those that a cable joins, those that the NICs of a link or of a host are connected to.
 fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
     let of_nic = |nic| cabled_to(fabric, nic);
-    let inside = |node: &NodeName| {
-        let host = fabric.find(&Part::Host(node.clone())).into_iter();
-        host.flat_map(|host| fabric.neighbors(host).map(|near| near.peer))
-    };
     let ids: Vec<PartId> = match part {
         Part::Switch(_) => fabric.find(part).into_iter().collect(),
         Part::SwitchLink(..) => fabric
@@ -177,10 +173,12 @@ fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
             return leaves_of(fabric, &Part::Nic(node.clone(), port.device.clone()));
         }
         Part::PcieLink(node, pci) => {
-            let there = inside(node).filter(|id| pci_of(fabric, *id) == Some(*pci));
+            let there = fabric
+                .devices(node)
+                .filter(|id| pci_of(fabric, *id) == Some(*pci));
             there.flat_map(of_nic).collect()
         }
-        Part::Host(node) => inside(node).flat_map(of_nic).collect(),
+        Part::Host(node) => fabric.devices(node).flat_map(of_nic).collect(),
         _ => Vec::new(),
     };
     let parts = ids.into_iter().map(|id| fabric.vertex(id).part.clone());
@@ -191,8 +189,7 @@ fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
 
 /// What a NIC has a cable to.
 fn cabled_to(fabric: &Fabric, nic: PartId) -> impl Iterator<Item = PartId> {
-    let near = fabric.neighbors(nic);
-    let cables = near.filter(|near| near.link.kind == LinkKind::Cable);
+    let cables = fabric.cables(nic);
     cables.map(|near| near.peer)
 }
 
@@ -221,7 +218,7 @@ fn joins(fabric: &Fabric, cable: &Part, switch: &Part) -> bool {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use railscope_model::fabric::{Equipment, Link, Timestamp, Witness};
+    use railscope_model::fabric::{Equipment, Link, LinkKind, Timestamp, Witness};
 
     use super::*;
     use crate::classes::{EDGE_LOSSY, LINK_ERRORS, UPLINK_LOSSY};

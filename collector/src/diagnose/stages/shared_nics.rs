@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Fabric, LinkKind, PartId};
+use railscope_model::fabric::{Fabric, PartId};
 use railscope_model::identity::Part;
 
 use crate::diagnose::incident::Finding;
@@ -38,8 +38,7 @@ fn port_of_switch(fabric: &Fabric, part: &Part) -> Option<(PartId, u16)> {
         Part::HostLink(..) => fabric.find_cable(part)?.1,
         Part::Nic(..) => {
             let near = fabric.find(part)?;
-            let cables = fabric.neighbors(near);
-            let mut cables = cables.filter(|far| far.link.kind == LinkKind::Cable);
+            let mut cables = fabric.cables(near);
             cables.next().filter(|_| cables.next().is_none())?
         }
         _ => return None,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Fabric, LinkKind, PartId};
+use railscope_model::fabric::{Fabric, PartId};
 use railscope_model::identity::{NodeName, Part};
 
 use crate::classes::{PCIE_DEGRADED, PORT_DEGRADED};
@@ -40,7 +40,8 @@ pub(crate) fn whole_hosts(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Par
     degraded.retain(|_, parts| parts.len() >= PARENT_MIN_CHILDREN);
     let mut hosts = BTreeMap::new();
     for ((node, sort), parts) in degraded {
-        let all = inside(fabric, node)
+        let all = fabric
+            .devices(node)
             .filter(|device| is_of(fabric, *device, sort))
             .count();
         if parts.len() as f64 >= MAJORITY * all as f64 {
@@ -55,7 +56,7 @@ fn sort_of(fabric: &Fabric, part: &Part) -> Option<Sort> {
     match part {
         Part::HostLink(..) => Some(Sort::Cable),
         Part::PcieLink(node, pci) => {
-            let mut devices = inside(fabric, node);
+            let mut devices = fabric.devices(node);
             let device = devices.find(|device| pci_of(fabric, *device) == Some(*pci))?;
             let sorts = [Sort::NicSlot, Sort::GpuSlot];
             sorts.into_iter().find(|sort| is_of(fabric, device, *sort))
@@ -64,20 +65,9 @@ fn sort_of(fabric: &Fabric, part: &Part) -> Option<Sort> {
     }
 }
 
-/// Devices of a host.
-fn inside<'a>(fabric: &'a Fabric, node: &NodeName) -> impl Iterator<Item = PartId> + 'a {
-    let host = fabric.find(&Part::Host(node.clone()));
-    let near = host.into_iter().flat_map(|host| fabric.neighbors(host));
-    near.filter(|near| near.link.kind == LinkKind::Inside)
-        .map(|near| near.peer)
-}
-
 fn is_of(fabric: &Fabric, device: PartId, sort: Sort) -> bool {
     match (&fabric.vertex(device).part, sort) {
-        (Part::Nic(..), Sort::Cable) => {
-            let mut near = fabric.neighbors(device);
-            near.any(|near| near.link.kind == LinkKind::Cable)
-        }
+        (Part::Nic(..), Sort::Cable) => fabric.cables(device).next().is_some(),
         (Part::Nic(..), Sort::NicSlot) | (Part::Gpu(..), Sort::GpuSlot) => true,
         _ => false,
     }

@@ -64,8 +64,7 @@ impl<'a> Seen<'a> {
     ) -> impl Iterator<Item = &'a SwitchName> + use<'a> {
         let fabric = self.fabric;
         let switch = fabric.find(&Part::Switch(switch.clone()));
-        let near = switch.into_iter().flat_map(|id| fabric.neighbors(id));
-        let cables = near.filter(|near| near.link.kind == LinkKind::Cable);
+        let cables = switch.into_iter().flat_map(|id| fabric.cables(id));
         cables.filter_map(|near| match &fabric.vertex(near.peer).part {
             Part::Switch(name) => Some(name),
             _ => None,

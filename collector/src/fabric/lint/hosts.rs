@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::plan::Socket;
 
@@ -92,11 +91,8 @@ fn misplaced(case: &Case<'_>, wrong: &Misplaced) -> Finding {
 fn link(case: &Case<'_>, host: &NodeName, device: &RdmaDevice) -> Part {
     let nic = Part::Nic(host.clone(), device.clone());
     let id = case.fabric.find(&nic);
-    let near = id.into_iter().flat_map(|id| case.fabric.neighbors(id));
-    let port = near
-        .filter(|near| near.link.kind == LinkKind::Cable)
-        .map(|near| near.port)
-        .next();
+    let mut cables = id.into_iter().flat_map(|id| case.fabric.cables(id));
+    let port = cables.next().map(|near| near.port);
     cable_at(&Socket {
         part: nic,
         port: port.unwrap_or(1).into(),

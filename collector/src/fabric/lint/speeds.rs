@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::{LinkKind, PartId};
+use railscope_model::fabric::PartId;
 use railscope_model::identity::Part;
 use railscope_model::plan::Socket;
 use railscope_model::units::LinkSpeed;
@@ -65,8 +65,8 @@ fn port_to(case: &Case<'_>, part: &Part, switch: PartId) -> u16 {
         .fabric
         .find(part)
         .into_iter()
-        .flat_map(|id| case.fabric.neighbors(id));
-    let mut ports = near.filter(|near| near.peer == switch && near.link.kind == LinkKind::Cable);
+        .flat_map(|id| case.fabric.cables(id));
+    let mut ports = near.filter(|near| near.peer == switch);
     ports.next().map_or(1, |near| near.port)
 }
 
@@ -85,11 +85,7 @@ fn trunks(case: &Case<'_>, out: &mut Vec<Finding>) {
         let Some(own) = usual(up.filter_map(|(_, speed)| *speed)) else {
             continue;
         };
-        for near in case
-            .fabric
-            .neighbors(switch.id)
-            .filter(|near| near.link.kind == LinkKind::Cable)
-        {
+        for near in case.fabric.cables(switch.id) {
             let peer = numbers.get(&near.peer).copied();
             let slow = near.link.speed.filter(|speed| is_slower(*speed, own));
             let (Some(_), Some(speed)) = (peer.filter(|peer| upwards(*peer)), slow) else {

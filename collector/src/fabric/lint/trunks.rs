@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{Part, PortName};
 use railscope_model::plan::Socket;
 
@@ -234,8 +233,8 @@ fn name(case: &Case<'_>, switch: usize) -> String {
 /// Ports of a switch that lead to another.
 fn ports(case: &Case<'_>, switch: usize, peer: usize) -> Vec<PortName> {
     let (own, peer) = (&case.survey.switches[switch], &case.survey.switches[peer]);
-    let cables = case.fabric.neighbors(own.id);
-    let cables = cables.filter(|near| near.peer == peer.id && near.link.kind == LinkKind::Cable);
+    let cables = case.fabric.cables(own.id);
+    let cables = cables.filter(|near| near.peer == peer.id);
     let mut ports: Vec<PortName> = cables
         .map(|near| case.fabric.port_name(own.id, near.port))
         .collect();
@@ -333,8 +332,7 @@ fn missing(case: &Case<'_>, odd: Odd) -> Finding {
     // Peers of its tier report which port leads there.
     let own: BTreeSet<PortName> = case
         .fabric
-        .neighbors(case.survey.switches[odd.switch].id)
-        .filter(|near| near.link.kind == LinkKind::Cable)
+        .cables(case.survey.switches[odd.switch].id)
         .map(|near| {
             case.fabric
                 .port_name(case.survey.switches[odd.switch].id, near.port)

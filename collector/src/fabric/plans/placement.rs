@@ -314,9 +314,7 @@ impl Groups {
             .collect();
         let known: BTreeSet<usize> = self.switches.keys().copied().collect();
         for (id, part) in &of_tier {
-            let cables = fabric
-                .neighbors(*id)
-                .filter(|near| near.link.kind == LinkKind::Cable);
+            let cables = fabric.cables(*id);
             let below: BTreeSet<usize> = cables
                 .filter_map(|near| self.index.get(&fabric.vertex(near.peer).part))
                 .map(|switch| self.root(*switch))

@@ -425,8 +425,7 @@ fn most<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
 
 /// Whether a NIC has a cable with a link.
 fn is_connected(fabric: &Fabric, nic: PartId) -> bool {
-    let mut near = fabric.neighbors(nic);
-    near.any(|near| near.link.kind == LinkKind::Cable && near.link.is_present())
+    fabric.cables(nic).any(|near| near.link.is_present())
 }
 
 /// The rail of each device name that has the same on all nodes where it has one. A NIC without a link has none: it is shown with

@@ -162,10 +162,5 @@ fn host_cohort(view: &View<'_>, nic: PartId) -> String {
 }
 
 fn nics_of(view: &View<'_>, node: &NodeName) -> usize {
-    let host = view.fabric.find(&Part::Host(node.clone()));
-    let inside = host
-        .into_iter()
-        .flat_map(|host| view.fabric.neighbors(host));
-    let is_nic = |part: PartId| matches!(view.fabric.vertex(part).part, Part::Nic(..));
-    inside.filter(|near| is_nic(near.peer)).count()
+    view.fabric.nics(node).count()
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use railscope_model::fabric::{LinkKind, PartId, Presence};
+use railscope_model::fabric::{PartId, Presence};
 use railscope_model::identity::{Part, PortName};
 use railscope_model::metric::SWITCH_PORT_UP;
 
@@ -42,10 +42,9 @@ fn dark_ports(view: &View<'_>) -> BTreeSet<Port> {
 pub(super) fn cables_without_light(view: &View<'_>, out: &mut Vec<Evidence>) {
     let dark = dark_ports(view);
     for (id, port) in &dark {
-        for near in view.fabric.neighbors(*id).filter(|near| near.port == *port) {
+        for near in view.fabric.cables(*id).filter(|near| near.port == *port) {
             let far = (near.peer, near.peer_port);
-            let is_new =
-                near.link.kind == LinkKind::Cable && near.link.seen_by.presence() != Presence::Lost;
+            let is_new = near.link.seen_by.presence() != Presence::Lost;
             if !is_new || far < (*id, *port) || !dark.contains(&far) {
                 continue;
             }

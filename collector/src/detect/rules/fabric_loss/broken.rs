@@ -216,12 +216,8 @@ fn leaves(view: &View<'_>, (node, port): (&NodeName, &RdmaPort)) -> Vec<SwitchNa
     if let Some(leaf) = leaf {
         return vec![leaf];
     }
-    let host = view.fabric.find(&Part::Host(node.clone()));
-    let inside = host
-        .into_iter()
-        .flat_map(|host| view.fabric.neighbors(host));
-    let parts = inside.map(|near| &view.fabric.vertex(near.peer).part);
-    parts
+    let nics = view.fabric.nics(node);
+    nics.map(|nic| &view.fabric.vertex(nic).part)
         .filter_map(|part| leaf_of(view.fabric, part))
         .collect()
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher as _;
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::{LinkKind, PartId, Timestamp};
+use railscope_model::fabric::{PartId, Timestamp};
 use railscope_model::identity::Part;
 use railscope_model::metric::RDMA_PORT_SPEED;
 
@@ -78,8 +78,8 @@ impl Moves {
 
 /// By port of a NIC that has one cable, the port at its other end, as a hash.
 fn far_ends(view: &View<'_>, nic: PartId) -> BTreeMap<u16, u64> {
-    let cables = view.fabric.neighbors(nic);
-    let cables = cables.filter(|near| near.link.kind == LinkKind::Cable && near.link.is_present());
+    let cables = view.fabric.cables(nic);
+    let cables = cables.filter(|near| near.link.is_present());
     let mut ends: BTreeMap<u16, Option<u64>> = BTreeMap::new();
     for cable in cables {
         let end = hash((&view.fabric.vertex(cable.peer).part, cable.peer_port));

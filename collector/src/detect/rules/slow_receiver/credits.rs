@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::{Equipment, LinkKind, PartId, Timestamp};
+use railscope_model::fabric::{Equipment, PartId, Timestamp};
 use railscope_model::identity::{NodeName, Part, RdmaDevice, SwitchName};
 use railscope_model::metric::{
     RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
@@ -43,8 +43,7 @@ impl BeforeNics {
         self.ports.clear();
         let nics = view.fabric.vertices();
         for (nic, _) in nics.filter(|(_, vertex)| matches!(vertex.part, Part::Nic(..))) {
-            let cables = view.fabric.neighbors(nic);
-            for near in cables.filter(|near| near.link.kind == LinkKind::Cable) {
+            for near in view.fabric.cables(nic) {
                 if let Part::Switch(switch) = &view.fabric.vertex(near.peer).part {
                     let place = *places.entry(near.peer).or_insert_with(|| {
                         self.switches.push(switch.clone());

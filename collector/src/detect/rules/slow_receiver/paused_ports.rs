@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use railscope_model::fabric::{Equipment, LinkKind, PartId};
+use railscope_model::fabric::{Equipment, PartId};
 use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_model::metric::{
     SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
@@ -56,8 +56,7 @@ fn ports<'a>(
     history: &'a NodeHistory,
 ) -> Option<Vec<Port<'a>>> {
     let part = view.fabric.find(&Part::Switch(switch.clone()))?;
-    let cables = view.fabric.neighbors(part);
-    let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
+    let cables = view.fabric.cables(part);
     let nics: HashMap<u16, PartId> = cables
         .filter(|near| matches!(view.fabric.vertex(near.peer).part, Part::Nic(..)))
         .map(|near| (near.port, near.peer))

@@ -5,7 +5,7 @@
 //! well, or it sends at its full speed to where too many send at once. Flows that share a port by chance wait, too; their port
 //! sends more than the switch's others, and not less than before.
 
-use railscope_model::fabric::{LinkId, LinkKind, PartId};
+use railscope_model::fabric::{LinkId, PartId};
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
     SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
@@ -312,8 +312,7 @@ fn between(view: &View<'_>) -> Vec<(SwitchName, Vec<Cable>)> {
         let Part::Switch(switch) = &vertex.part else {
             return None;
         };
-        let near = view.fabric.neighbors(id);
-        let cables = near.filter(|near| near.link.kind == LinkKind::Cable);
+        let cables = view.fabric.cables(id);
         let is_switch = |peer| matches!(view.fabric.vertex(peer).part, Part::Switch(_));
         let cables = cables
             .filter(|near| is_switch(near.peer))
@@ -394,8 +393,8 @@ fn is_passed_on(view: &View<'_>, own: &Port<'_>, counts: &Counts) -> bool {
     let back = view.fabric.find(&Part::Switch(own.switch.clone()));
     let mut onward = view
         .fabric
-        .neighbors(own.cable.peer)
-        .filter(|near| near.link.kind == LinkKind::Cable && Some(near.peer) != back);
+        .cables(own.cable.peer)
+        .filter(|near| Some(near.peer) != back);
     onward.any(|near| {
         let [wait, bytes, speed, stopped] = series.of(near.port);
         let has_stopped = has_stopped(stopped);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use railscope_model::fabric::{Equipment, Fabric, LinkKind};
+use railscope_model::fabric::{Equipment, Fabric};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 
 use super::super::compress_hosts;
@@ -36,9 +36,7 @@ pub fn nccl_hints(fabric: &Fabric, verdict: &Verdict) -> String {
         else {
             continue;
         };
-        let cables = fabric
-            .neighbors(id)
-            .filter(|near| near.link.kind == LinkKind::Cable);
+        let cables = fabric.cables(id);
         let mut ports: Vec<u16> = cables.map(|near| near.port).collect();
         ports.sort_unstable();
         if let (Some(why), false) = (no_device(device), ports.is_empty()) {
