@@ -8,10 +8,11 @@ use axum::Router;
 use axum::extract::Path;
 use axum::routing::get;
 use railscope_collector::config::Config;
-use railscope_collector::service::run;
+use railscope_collector::service::{RunError, run};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 /// Serves a page for each node; `bad` has a line that cannot be read.
 async fn exporters() -> String {
@@ -28,6 +29,32 @@ async fn exporters() -> String {
     let app = Router::new().route("/{node}/metrics", get(page));
     tokio::spawn(async move { axum::serve(listener, app).await });
     address.to_string()
+}
+
+/// A service that runs.
+struct Running {
+    stop: oneshot::Sender<()>,
+    service: JoinHandle<Result<(), RunError>>,
+}
+
+impl Running {
+    /// Starts it; its address, too.
+    async fn start(config: Config) -> (String, Self) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
+        let at = format!("http://{}", listener.local_addr().expect("address"));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let service = tokio::spawn(run(config, listener, async move {
+            stopped.await.ok();
+        }));
+        (at, Self { stop, service })
+    }
+
+    /// It ends without an error, soon after it was told to.
+    async fn stop(self) {
+        self.stop.send(()).expect("running");
+        let ended = tokio::time::timeout(Duration::from_secs(5), self.service).await;
+        assert!(matches!(ended, Ok(Ok(Ok(())))), "{ended:?}");
+    }
 }
 
 async fn json(url: &str) -> Value {
@@ -49,12 +76,7 @@ async fn the_service_scrapes_what_file_sd_names_judges_it_and_stops_when_told() 
     std::fs::write(&file, format!("[{}, {}]", group("good"), group("bad"))).expect("write");
     let config = "file_sd = [\"targets.json\"]\n[scrape]\ninterval = \"100ms\"\n[analysis]\ninterval = \"50ms\"\n";
     let config = Config::parse(config, &folder.path().join("c.toml")).expect("valid");
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
-    let at = format!("http://{}", listener.local_addr().expect("address"));
-    let (stop, stopped) = oneshot::channel::<()>();
-    let service = tokio::spawn(run(config, listener, async move {
-        stopped.await.ok();
-    }));
+    let (at, running) = Running::start(config).await;
 
     let attempts = AtomicUsize::new(0);
     let seen = loop {
@@ -101,9 +123,7 @@ async fn the_service_scrapes_what_file_sd_names_judges_it_and_stops_when_told() 
         "bad lines are counted: {metrics}"
     );
 
-    stop.send(()).expect("running");
-    let ended = tokio::time::timeout(Duration::from_secs(5), service).await;
-    assert!(matches!(ended, Ok(Ok(Ok(())))), "{ended:?}");
+    running.stop().await;
 }
 
 /// A node that is asked for its page when it says that a port has lost its link is asked again before its next turn.
@@ -124,19 +144,14 @@ async fn a_node_that_has_lost_a_port_is_asked_again_between_two_turns() {
         "[scrape]\ninterval = \"6s\"\n[[targets]]\nnode = \"n1\"\nurl = \"http://{address}/metrics\"\n"
     );
     let config = Config::parse(&config, std::path::Path::new("c.toml")).expect("valid");
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
-    let (stop, stopped) = oneshot::channel::<()>();
-    let service = tokio::spawn(run(config, listener, async move {
-        stopped.await.ok();
-    }));
+    let (_, running) = Running::start(config).await;
     let mut times = Vec::new();
     while times.len() < 3 {
         times.push(was_asked.recv().await.expect("a scrape"));
     }
     let (turn, second_look) = (times[1] - times[0], times[2] - times[1]);
     assert!(second_look < turn / 2, "{turn:?} {second_look:?}");
-    stop.send(()).expect("running");
-    service.await.expect("ends").expect("well");
+    running.stop().await;
 }
 
 /// Pages of other exporters for one node, and of one that speaks of a subnet.
@@ -155,6 +170,40 @@ async fn foreign_exporters() -> String {
     let app = Router::new().route("/{path}", get(page));
     tokio::spawn(async move { axum::serve(listener, app).await });
     address.to_string()
+}
+
+/// Pages of node_exporter; the host that each names is the path.
+async fn hosts() -> String {
+    let page = |Path(host): Path<String>| async move {
+        let state = "node_infiniband_state_id{device=\"mlx5_0\",port=\"1\"} 4";
+        format!("{state}\nnode_uname_info{{nodename=\"{host}\",release=\"6.1\"}} 1\n")
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
+    let address = listener.local_addr().expect("address");
+    let app = Router::new().route("/{host}", get(page));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_leads_to_the_node_exporter_of_another_node_is_refused() {
+    let at = hosts().await;
+    let mut config = "[scrape]\ninterval = \"100ms\"\n[analysis]\ninterval = \"50ms\"\n".to_owned();
+    for (node, host) in [("n1", "n1"), ("n2", "n2"), ("n3", "n3"), ("n4", "n2")] {
+        let target = format!("node = \"{node}\"\nurl = \"http://{at}/{host}\"");
+        config += &format!("[[targets]]\nkind = \"node_exporter\"\n{target}\n");
+    }
+    let config = Config::parse(&config, std::path::Path::new("c.toml")).expect("valid");
+    let (at, running) = Running::start(config).await;
+    let of = |node: &str, metric: &str| {
+        format!("railscope_collector_target_{metric}{{node=\"{node}\",exporter=\"node_exporter\"")
+    };
+    let expected = [
+        of("n2", "up") + "} 1",
+        of("n4", "unreadable") + ",reason=\"other_node\"} 1",
+    ];
+    metrics_with(&at, &expected).await;
+    running.stop().await;
 }
 
 /// The collector's metrics, once all these lines stand there.
@@ -184,12 +233,7 @@ async fn several_exporters_speak_for_one_node_and_one_for_a_subnet() {
          [[targets]]\nswitch = \"leaf-1\"\nurl = \"http://{exporters}/own\"\n"
     );
     let config = Config::parse(&config, std::path::Path::new("c.toml")).expect("valid");
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
-    let at = format!("http://{}", listener.local_addr().expect("address"));
-    let (stop, stopped) = oneshot::channel::<()>();
-    let service = tokio::spawn(run(config, listener, async move {
-        stopped.await.ok();
-    }));
+    let (at, running) = Running::start(config).await;
     let attempts = AtomicUsize::new(0);
     let node = loop {
         let nodes = json(&format!("{at}/api/v1/nodes")).await;
@@ -235,7 +279,5 @@ async fn several_exporters_speak_for_one_node_and_one_for_a_subnet() {
         .collect();
     assert_eq!(paths, ["/own"], "others have a job of their own: {sd}");
 
-    stop.send(()).expect("running");
-    let ended = tokio::time::timeout(Duration::from_secs(5), service).await;
-    assert!(matches!(ended, Ok(Ok(Ok(())))), "{ended:?}");
+    running.stop().await;
 }

@@ -51,7 +51,7 @@ pub struct Translation {
     pub counts: Ingested,
     /// Why the first sample that a row wanted could not be taken.
     pub unfit: Option<String>,
-    /// The host that it names, of a target whose node is listed by address.
+    /// The host that it names, of a target about a node.
     pub host: Option<ReportedHost>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It reads no clock: what a tick finds depends on the events and their times alone. So a recording can be replayed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use railscope_model::fabric::Timestamp;
@@ -57,6 +57,8 @@ pub(crate) struct Analysis {
     analyzer: Analyzer,
     targets: KnownTargets,
     identities: Identities,
+    /// Those of other projects' exporters, by their rank.
+    foreign_identities: BTreeMap<u8, Identities>,
     names: ReportedNames,
     /// Whether names were reported since the last cycle: at the start all are, one by one.
     has_new_names: bool,
@@ -83,6 +85,7 @@ impl Analysis {
             analyzer,
             targets: KnownTargets::default(),
             identities: Identities::default(),
+            foreign_identities: BTreeMap::new(),
             names: ReportedNames::default(),
             has_new_names: false,
             announced: Announced::new(windows, config.maintenance_file.take()),
@@ -140,6 +143,8 @@ impl Analysis {
     fn set_targets(&mut self, new: Vec<Target>, are_pushed: bool, state: &State) {
         let nodes = self.targets.replace(new, are_pushed);
         self.identities.retain(&nodes);
+        let foreign = self.foreign_identities.values_mut();
+        foreign.for_each(|identities| identities.retain(&nodes));
         self.names.set_listed(&nodes);
         self.publish_names(state);
     }
@@ -198,6 +203,11 @@ impl Analysis {
         state: &State,
     ) -> BTreeSet<NodeName> {
         if let (Some(Subject::Node(listed)), Some(host)) = (&target.about, &translation.host) {
+            let of_kind = self.foreign_identities.entry(speaker.precedence);
+            if let Some(why) = of_kind.or_default().refusal_by_name(listed, &host.name) {
+                refuse(state, target, ScrapeResult::OtherNode, &why);
+                return BTreeSet::new();
+            }
             self.has_new_names |= self.names.note(listed, host);
         }
         let mut ingested = translation.counts;

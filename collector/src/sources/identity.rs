@@ -1,4 +1,4 @@
-//! Which machine each Railscope exporter reports, so that data of one machine is never stored under the name of another.
+//! Which machine each exporter reports, so that data of one machine is never stored under the name of another.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -69,7 +69,16 @@ impl Naming {
     }
 }
 
-/// The machines that the Railscope exporters of all nodes report.
+fn expected(node: &NodeName) -> String {
+    format!("expected node {node}; check address and name of the target")
+}
+
+fn of_other_target(node: &NodeName, other: &NodeName) -> String {
+    let expected = expected(node);
+    format!("the response is of node {other}, which is another target: {expected}")
+}
+
+/// The machines that the exporters of one kind report, those of Railscope or of another project, on all nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Identities {
     reported: HashMap<NodeName, Machine>,
@@ -101,33 +110,54 @@ impl Identities {
     /// accepted.
     pub(crate) fn refusal(&mut self, node: &NodeName, page: &str) -> Option<String> {
         let machine = Machine::of(page);
-        if self.reported.get(node) != machine.as_ref() {
-            self.forget(node);
-        }
+        let naming = self.note(node, machine.as_ref());
         let machine = machine?;
-        let naming = Naming::of(node, &machine.name);
-        self.remember(node, &machine, naming);
-        if naming == Naming::Same {
+        if naming == Some(Naming::Same) {
             return None;
         }
         let name = &machine.name;
-        let expected = format!("expected node {node}; check address and name of the target");
         if let Some(other) = self.other_target(node, name) {
-            return Some(format!(
-                "the response is of node {other}, which is another target: {expected}"
-            ));
+            return Some(of_other_target(node, &other));
         }
+        let expected = expected(node);
         let owner = self.claims.get(&machine);
         if let Some(owner) = owner.filter(|owner| *owner != node) {
             return Some(format!(
                 "the response is of node {name:?}, which is already scraped as {owner}: {expected}"
             ));
         }
-        let others = self.aliased.saturating_sub(1);
-        let is_outlier = self.named >= MIN_NAMED.max(NAMED_PER_ALIAS * others);
-        (naming == Naming::Different && is_outlier).then(|| {
+        (naming == Some(Naming::Different) && self.is_outlier()).then(|| {
             format!("the response is of node {name:?}, while other targets report their listed names: {expected}")
         })
+    }
+
+    /// The same where only the name of the host is reported, as exporters of other projects do: the name of another target, while
+    /// most targets report their own.
+    pub(crate) fn refusal_by_name(&mut self, node: &NodeName, host: &str) -> Option<String> {
+        let name = host.to_owned();
+        let naming = self.note(node, Some(&Machine { name, boot: None }));
+        if naming != Some(Naming::Different) || !self.is_outlier() {
+            return None;
+        }
+        let other = self.other_target(node, host)?;
+        Some(of_other_target(node, &other))
+    }
+
+    /// Whether targets that report another name than their listed one are exceptions.
+    fn is_outlier(&self) -> bool {
+        let others = self.aliased.saturating_sub(1);
+        self.named >= MIN_NAMED.max(NAMED_PER_ALIAS * others)
+    }
+
+    /// Replaces what is known of a node.
+    fn note(&mut self, node: &NodeName, machine: Option<&Machine>) -> Option<Naming> {
+        if self.reported.get(node) != machine {
+            self.forget(node);
+        }
+        let machine = machine?;
+        let naming = Naming::of(node, &machine.name);
+        self.remember(node, machine, naming);
+        Some(naming)
     }
 
     /// The target of this name, with the domain of `node` or without a domain.
@@ -267,6 +297,32 @@ mod tests {
                 assert!(why.contains(expected_why), "{targets:?}: {why}");
             }
         }
+    }
+
+    #[test]
+    fn a_foreign_exporter_of_another_target_is_refused_where_most_report_their_listed_names() {
+        let refused = |count: usize, odd: &[(&str, &str)]| {
+            let mut identities = Identities::default();
+            let plain = (0..count).map(|n| (format!("n{n}"), format!("n{n}.x.org")));
+            let odd = odd.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
+            let targets: Vec<_> = plain.chain(odd).collect();
+            let mut refused = Vec::new();
+            for _ in 0..2 {
+                refused.clear();
+                for (listed, host) in &targets {
+                    let node = listed.parse().expect("a name");
+                    refused.extend(identities.refusal_by_name(&node, host));
+                }
+            }
+            refused
+        };
+        let words = "the response is of node n2, which is another target: expected node a; check address and name of the target";
+        assert_eq!(refused(9, &[("a", "n2")]), [words]);
+        assert_eq!(refused(18, &[("a", "b"), ("b", "a")]).len(), 2, "swapped");
+        // Another name that is no target, too few that report their own, and a list that names nodes by position.
+        assert_eq!(refused(9, &[("a", "c")]), [""; 0]);
+        assert_eq!(refused(2, &[("a", "n1")]), [""; 0]);
+        assert_eq!(refused(9, &[("a", "b"), ("b", "c"), ("c", "d")]), [""; 0]);
     }
 
     #[test]

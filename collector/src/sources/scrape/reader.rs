@@ -8,7 +8,7 @@ use railscope_model::fabric::Timestamp;
 use crate::config::Target;
 use crate::mapping::{Mapping, Mappings, OWN_KIND, Recognized, Translation, Translator};
 use crate::service::Event;
-use crate::sources::node_names::{is_address, reported_host};
+use crate::sources::node_names::reported_host;
 use crate::sources::scrape::Held;
 use crate::store::source_id::Speaker;
 
@@ -80,7 +80,7 @@ impl Reader {
             name: Arc::from(&*self.target.url),
         };
         let mut translation = translator.translate(page, at);
-        if self.target.node().is_some_and(is_address) {
+        if self.target.node().is_some() {
             translation.host = reported_host(page);
         }
         Some((speaker, translation))
