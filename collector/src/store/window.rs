@@ -11,6 +11,8 @@ use crate::store::time_axis::Axis;
 pub const MAX_STEP: f64 = 2.5;
 /// Age of the newest sample, in usual steps, from which it is late: at its next scrape it is one step old.
 pub(super) const LATE_STEPS: f64 = 1.5;
+/// The same from which its next one is overdue: scrapes are not exactly one step apart.
+pub(super) const OVERDUE_STEPS: f64 = 1.2;
 
 /// How good what a slot holds is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -349,8 +351,17 @@ impl<'a> Window<'a> {
     /// Whether the source of the samples has missed a scrape: its last report is from another
     /// time than the current reports of others.
     pub fn is_late(self, now: Timestamp) -> bool {
+        self.has_been_silent_for(LATE_STEPS, now)
+    }
+
+    /// Whether its next report is overdue: it may be on its way, or the source may have ended.
+    pub fn is_overdue(self, now: Timestamp) -> bool {
+        self.has_been_silent_for(OVERDUE_STEPS, now)
+    }
+
+    fn has_been_silent_for(self, steps: f64, now: Timestamp) -> bool {
         let usual = self.axis.usual_step();
-        usual.is_some_and(|step| now.seconds_since(self.axis.heard()) > LATE_STEPS * step)
+        usual.is_some_and(|step| now.seconds_since(self.axis.heard()) > steps * step)
     }
 
     /// Whether samples reach back at least so many seconds from the newest, or as far as the window does, without a gap.

@@ -17,7 +17,7 @@ use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::job_impact::{IDLE_SECONDS, does_nothing};
 use crate::diagnose::stages::lost_links::{PARENT_MIN_CHILDREN, cables_of_switches};
 use crate::jobs::job::Jobs;
-use crate::store::{History, Increase, NodeHistory};
+use crate::store::{History, Increase, NodeHistory, Window};
 
 /// How long reseating, cleaning or swapping may take (a choice).
 const RESEAT_SECONDS: f64 = 120.0;
@@ -89,7 +89,8 @@ impl Reseats {
         };
         let may_wait = |host: (&NodeName, &NodeHistory), is_off, is_in_repair| {
             // The incident that is open reports its job.
-            is_idle(host.1, now) && !runs_job(host, is_off) || is_in_repair && is_off
+            is_idle(host.1, now) && !runs_job(host, is_off)
+                || is_in_repair && may_be_off(host.1, now)
         };
         let of = |class| {
             let all = findings.iter().map(|found| &found.evidence);
@@ -159,9 +160,9 @@ fn host_of<'a>(cable: &'a Part, history: &'a History) -> Option<(&'a NodeName, &
 }
 
 /// Whether a node did not compute, send or receive lately, or before it became silent. A host without GPUs, such as a login node,
-/// is only idle if it is off.
+/// is only idle if it is off. A node whose next report is overdue may be off already.
 fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
-    let is_off = is_off(node, now);
+    let is_off = may_be_off(node, now);
     let seconds = if is_off {
         IDLE_BEFORE_OFF_SECONDS
     } else {
@@ -171,6 +172,11 @@ fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
     is_unused && carries_nothing(node, seconds)
 }
 
+/// Whether a node's next report of GPUs and RDMA ports is overdue, or it reports neither any more.
+fn may_be_off(node: &NodeHistory, now: Timestamp) -> bool {
+    reports_unless(node, |window| window.is_overdue(now)) == Some(false)
+}
+
 /// Whether a node reports neither GPUs nor RDMA ports any more.
 fn is_off(node: &NodeHistory, now: Timestamp) -> bool {
     reports(node, now) == Some(false)
@@ -178,10 +184,15 @@ fn is_off(node: &NodeHistory, now: Timestamp) -> bool {
 
 /// Whether a node still reports GPUs or RDMA ports; none of a node of which neither is known.
 fn reports(node: &NodeHistory, now: Timestamp) -> Option<bool> {
+    reports_unless(node, |window| window.is_late(now))
+}
+
+/// The same by what tells that it no longer does.
+fn reports_unless(node: &NodeHistory, is_gone: impl Fn(Window<'_>) -> bool) -> Option<bool> {
     let gpus = node.series(&GPU_UTILIZATION);
     let mut all = gpus.chain(node.series(&RDMA_PORT_UP)).peekable();
     all.peek()?;
-    Some(!all.all(|(_, window)| window.is_late(now)))
+    Some(!all.all(|(_, window)| is_gone(window)))
 }
 
 /// Whether its RDMA ports have counters of bytes, and neither these nor their priorities have carried more than keep-alives for the
@@ -280,6 +291,21 @@ mod tests {
         assert!(waits(&history, false, 130) && waits(&history, false, 1020));
         assert!(!waits(&history, false, 1030));
         assert!(!waits(&switched_off(110), false, 130));
+    }
+
+    #[test]
+    fn a_cable_that_is_lost_before_its_node_is_late_waits_once_the_next_report_is_overdue() {
+        let history = switched_off(100);
+        let mut reseats = Reseats::default();
+        // Last heard of at 115, each 5 s.
+        assert!(!waits_now(&mut reseats, &history, false, 120));
+        assert!(waits_now(&mut reseats, &history, false, 122));
+        assert!(!waits_now(
+            &mut Reseats::default(),
+            &switched_off(110),
+            false,
+            122
+        ));
     }
 
     /// The switch shows the ports of a node that has booted to be down until its driver has them up.
