@@ -28,7 +28,7 @@ use crate::store::{Count, Increase, NodeHistory, Window};
 /// has a Poisson distribution. Five standard deviations keep 100,000 such ports quiet for most windows (a choice).
 const DEVIATIONS: f64 = 5.0;
 /// The window in which errors are counted: as long as the history reaches at 5 s scrapes.
-const WINDOW_SECONDS: f64 = 120.0;
+pub(crate) const WINDOW_SECONDS: f64 = 120.0;
 /// A cable that is moved loses its link once, and a sweep or LLDP soon shows where it is connected.
 /// To wait longer would be to report nothing of a port that flaps, and holds its job up each time,
 /// before its second loss.

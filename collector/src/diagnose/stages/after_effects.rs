@@ -8,9 +8,9 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 
 use crate::classes::signs::is_of_ends;
-use crate::classes::{LINK_ERRORS, MISCABLED_RAIL, PORT_DOWN};
+use crate::classes::{LINK_ERRORS, MISCABLED_RAIL, PORT_DOWN, RECEIVER_NOT_READY};
 use crate::detect::detector::Evidence;
-use crate::detect::rules::{probe_paths, slow_gpu};
+use crate::detect::rules::{error_counters, probe_paths, slow_gpu};
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::reattribute::{late_at, paused_by};
 
@@ -89,6 +89,8 @@ impl AfterEffects {
 fn window_of(evidence: &Evidence) -> Option<f64> {
     if is_of_ends(evidence) {
         Some(probe_paths::WINDOW_SECONDS)
+    } else if evidence.class == &RECEIVER_NOT_READY {
+        Some(error_counters::WINDOW_SECONDS)
     } else {
         (evidence.detector == slow_gpu::NAME).then_some(slow_gpu::WINDOW_SECONDS)
     }

@@ -13,8 +13,8 @@ use crate::assemble::node_parts::gpus_behind;
 use crate::classes::signs::{is_marked, is_of_clock, is_of_ends};
 use crate::classes::{
     Class, GPU_SLOW, NOISY_NEIGHBOR, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS,
-    PCIE_REDIRECTED, PFC_STORM, PORT_DEGRADED, PORT_DOWN, PORT_FLAPPING, SLOW_RECEIVER,
-    UPLINK_DOWN, UPLINK_JITTER,
+    PCIE_REDIRECTED, PFC_STORM, PORT_DEGRADED, PORT_DOWN, PORT_FLAPPING, RECEIVER_NOT_READY,
+    SLOW_RECEIVER, UPLINK_DOWN, UPLINK_JITTER,
 };
 use crate::detect::detector::Evidence;
 use crate::diagnose::incident::Finding;
@@ -35,6 +35,7 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
     let others: Vec<&Finding> = findings.iter().filter(|found| !of_ends(found)).collect();
     let mut explained = slow_behind_pcie(fabric, findings);
     explained.extend(busy_for_lost(findings));
+    explained.extend(unready_behind_slow(findings));
     if others.is_empty() {
         return explained;
     }
@@ -82,6 +83,24 @@ fn busy_for_lost(findings: &[Finding]) -> BTreeMap<Part, Part> {
         let is_of_node = |down: &&Evidence| down.part.node() == busy.part.node();
         let down = with(&PORT_DOWN).find(is_of_node)?;
         (down.part != busy.part).then(|| (busy.part.clone(), down.part.clone()))
+    });
+    pairs.collect()
+}
+
+/// Hosts of which only is found that receive buffers are missing, each with a NIC of theirs, or its PCIe link, that back-pressures its
+/// switch: completions are late there, and so are the buffers that they free.
+fn unready_behind_slow(findings: &[Finding]) -> BTreeMap<Part, Part> {
+    let slow = [&SLOW_RECEIVER, &PFC_STORM].map(|class| of_class(findings, class));
+    let is_nic = |own: &&Evidence| matches!(own.part, Part::Nic(..) | Part::PcieLink(..));
+    let slow: Vec<_> = slow.into_iter().flatten().filter(is_nic).collect();
+    let pairs = of_class(findings, &RECEIVER_NOT_READY).filter_map(|unready| {
+        let mut of_host = findings.iter().map(|found| &found.evidence);
+        let is_other = |own: &Evidence| own.part == unready.part && own.class != unready.class;
+        let nic = slow
+            .iter()
+            .find(|nic| nic.part.node() == unready.part.node())?;
+        let is_host = matches!(unready.part, Part::Host(_));
+        (is_host && !of_host.any(is_other)).then(|| (unready.part.clone(), nic.part.clone()))
     });
     pairs.collect()
 }
@@ -262,6 +281,22 @@ pub(crate) mod tests {
         assert_eq!(explained(&PORT_DOWN, other), Some(part(other)));
         assert_eq!(explained(&PORT_DOWN, "link/n2:mlx5_1/1"), None);
         assert_eq!(explained(&LINK_ERRORS, other), None);
+    }
+
+    #[test]
+    fn a_host_without_receive_buffers_waits_for_its_nic_that_back_pressures() {
+        let explained = |own: &'static Class, slow: &str| {
+            let unready = found("test", &RECEIVER_NOT_READY, "host/n1", &[]);
+            let slow = found("test", &SLOW_RECEIVER, slow, &[]);
+            let findings = [unready, slow, found("test", own, "host/n1", &[])];
+            explained_by_others(&fabric(), &findings).remove(&part("host/n1"))
+        };
+        for slow in [NIC, PCIE] {
+            assert_eq!(explained(&RECEIVER_NOT_READY, slow), Some(part(slow)));
+        }
+        assert_eq!(explained(&RECEIVER_NOT_READY, "nic/n2:mlx5_0"), None);
+        // The host has trouble of its own.
+        assert_eq!(explained(&GPU_SLOW, NIC), None);
     }
 
     const EDGE: &str = "link/n1:mlx5_0/1";
