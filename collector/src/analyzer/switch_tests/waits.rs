@@ -1,10 +1,13 @@
-//! InfiniBand: ports between switches that wait for credits.
+//! InfiniBand: ports between switches that wait for credits; leaves that hold up their hosts.
 
+mod held;
+
+use railscope_model::fabric::{Link, Witness};
 use railscope_model::metric::{
     SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
 
-use super::{Lab, leaves};
+use super::{Lab, at, leaves};
 use crate::detect::rules::switch_ports;
 
 /// Ticks in ten seconds of a port that waits as every busy port does, and of one whose cable lets too little through.
@@ -42,6 +45,11 @@ fn named(different: &[Port]) -> Vec<String> {
 
 /// The same, with something else before the last reading.
 fn named_unless(different: &[Port], last: impl Fn(&mut Lab)) -> Vec<String> {
+    named_with(different, Some(SPEED), last)
+}
+
+/// The same, with the speed that the switches report of their ports.
+fn named_with(different: &[Port], speed: Option<f64>, last: impl Fn(&mut Lab)) -> Vec<String> {
     let mut lab = leaves();
     lab.host("n0", ("b", 10));
     for port in 1..=4 {
@@ -68,8 +76,10 @@ fn named_unless(different: &[Port], last: impl Fn(&mut Lab)) -> Vec<String> {
     all.extend(between("t", &spine[..3]));
     all.extend(between("u", &spine[..3]));
     all.push(("b", "10"));
-    for (switch, port) in &all {
-        lab.add(switch, &SWITCH_PORT_SPEED, &[port], SPEED);
+    if let Some(speed) = speed {
+        for (switch, port) in &all {
+            lab.add(switch, &SWITCH_PORT_SPEED, &[port], speed);
+        }
     }
     for round in 0..19 {
         for (switch, port) in &all {
@@ -179,6 +189,21 @@ fn a_counter_that_has_stopped_accuses_nothing() {
         lab.host("n9", ("b", 11));
     });
     assert_eq!(without_link, ["path-slow link/b:1"]);
+}
+
+#[test]
+fn where_a_switch_reports_no_speed_that_of_the_cable_tells_whether_a_port_is_full() {
+    let swept = |lab: &mut Lab| {
+        let cables = lab.fabric.links();
+        let cables: Vec<_> = cables.map(|(_, a, b, link)| (a, b, link.ports)).collect();
+        for (a, b, ports) in cables {
+            let link = Link::cable(ports, "4xNDR".parse().ok(), Witness::Subnet, at(1.0));
+            lab.fabric.connect(a, b, link);
+        }
+    };
+    let slow = [Port::slow("s", "5")];
+    assert_eq!(named_with(&slow, None, swept), ["path-slow link/b:1"]);
+    assert!(named_with(&slow, None, |_| {}).is_empty(), "it may be full");
 }
 
 #[test]

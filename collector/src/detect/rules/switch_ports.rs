@@ -1,7 +1,8 @@
 //! What ports of switches report about the switch: packets that it drops, uplinks of which it uses
-//! only some, queues that stand, a port that drops alone, ports that wait for credits.
+//! only some, queues that stand, a port that drops alone, ports that wait for credits, a leaf that holds up its hosts.
 
 mod drops;
+mod held_hosts;
 mod lone_drops;
 mod past;
 mod standing_queue;
@@ -15,6 +16,7 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_WAIT,
 };
 
+use self::held_hosts::HeldHosts;
 use self::lone_drops::Drops;
 use self::standing_queue::Queues;
 use self::waiting_cable::Waiting;
@@ -50,6 +52,7 @@ struct SwitchPorts {
     queues: Queues,
     drops: Drops,
     waiting: Waiting,
+    held: HeldHosts,
 }
 
 /// Builds the detector.
@@ -63,6 +66,7 @@ pub fn build() -> Box<dyn Detector> {
         queues: Queues::default(),
         drops: Drops::default(),
         waiting: Waiting::default(),
+        held: HeldHosts::default(),
     })
 }
 
@@ -79,6 +83,7 @@ impl Detector for SwitchPorts {
         self.queues.find(view, out);
         self.drops.find(view, out);
         self.waiting.find(view, out);
+        self.held.find(view, out);
     }
 
     fn remembers(&self) -> bool {
@@ -99,6 +104,12 @@ impl Detector for SwitchPorts {
                 check: "A port between switches drops packets alone, although it could send more and is not paused.",
                 threshold: lone_drops::words(),
                 clears: "The port drops no packets.",
+            }
+        } else if signal == held_hosts::SIGNAL.name {
+            Explanation {
+                check: "A leaf holds up what its hosts send, although it waits for none of them.",
+                threshold: held_hosts::words(),
+                clears: "It holds them up no longer than other leaves.",
             }
         } else if class == &PATH_SLOW {
             Explanation {
@@ -130,6 +141,7 @@ impl Detector for SwitchPorts {
             standing_queue::rule(),
             lone_drops::rule(),
             waiting_cable::rule(),
+            held_hosts::rule(),
         ]
     }
 }

@@ -15,7 +15,7 @@ const AGO_SECONDS: [f64; 2] = [75.0, 30.0];
 /// The shortest time at the end of that in which is compared what a port sent: longer than a pause between steps.
 const SENT_SECONDS: f64 = 60.0;
 /// How long is remembered what a port did before, after packets last waited there.
-const REMEMBERED_SECONDS: f64 = 600.0;
+pub(super) const REMEMBERED_SECONDS: f64 = 600.0;
 
 /// Most that a port sends, compared with before, and least that packets wait there in all: then its traffic does not explain why.
 const LESS: (f64, f64) = (0.7, 1.5);

@@ -379,7 +379,7 @@ impl Busy {
 }
 
 /// Whether a port's other end is a switch; none where that is not known.
-fn is_to_switch(view: &View<'_>, switch: &SwitchName, port: &str) -> Option<bool> {
+pub(super) fn is_to_switch(view: &View<'_>, switch: &SwitchName, port: &str) -> Option<bool> {
     let cable = cable_at(view.fabric, switch, port)?;
     Some(matches!(
         view.fabric.vertex(cable.peer).part,

@@ -10,6 +10,7 @@ use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
     SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
+use railscope_model::units::LinkSpeed;
 
 use super::past::{self, NEW, Pasts, before, sends_less, sent_before};
 use crate::assemble::node_parts::gpus_behind;
@@ -401,7 +402,8 @@ fn is_passed_on(view: &View<'_>, own: &Port<'_>, counts: &Counts) -> bool {
         let wait = wait.filter(|_| !has_stopped);
         let wait = wait.and_then(|wait| rate(wait, WAIT_SECONDS[0]));
         let sent = bytes.and_then(|bytes| rate(bytes, WAIT_SECONDS[0]));
-        let speed = speed.and_then(|speed| speed.value());
+        let cables = || near.link.speed.map(LinkSpeed::bytes_per_second);
+        let speed = speed.and_then(|speed| speed.value()).or_else(cables);
         let waits = wait.map_or(has_stopped || sent.is_some_and(|sent| sent > 0.0), |wait| {
             wait > PASSED_ON * own.ticks
         });

@@ -1,0 +1,137 @@
+//! Leaves that hold up their hosts.
+
+use railscope_model::metric::{
+    SWITCH_PORT_ECN_MARKED, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES,
+    SWITCH_PORT_TRANSMIT_BYTES,
+};
+
+use crate::analyzer::switch_tests::{Lab, leaves};
+use crate::detect::rules::switch_ports;
+
+/// What happens in the last 70 of 190 seconds. Before, all hosts' ports send [`BYTES`] and are paused for [`USUAL`].
+#[derive(Clone, Copy)]
+struct Scene {
+    /// Share of the time for which leaf `a` pauses its hosts, and `b` its.
+    paused: [f64; 2],
+    /// How many of the six hosts of `a` it pauses so long.
+    hosts: usize,
+    /// What hosts send, compared with before.
+    sent: f64,
+    /// Share of the time for which a host of `a`, and the spine, pause it.
+    pausing: [f64; 2],
+    /// Packets that the first cable of `a` to the spine marks in ten seconds; the others mark ten.
+    marked: f64,
+    /// Whether the hosts' data leaves the leaf.
+    passes_on: bool,
+}
+
+const USUAL: f64 = 0.002;
+const BYTES: f64 = 2e11;
+const HELD: Scene = Scene {
+    paused: [0.15, USUAL],
+    hosts: 6,
+    sent: 0.6,
+    pausing: [0.0; 2],
+    marked: 10.0,
+    passes_on: true,
+};
+
+fn named(scene: Scene) -> Vec<String> {
+    let mut lab = leaves();
+    for host in 0..6_u16 {
+        lab.host(&format!("a{host}"), ("a", 10 + host));
+        lab.host(&format!("b{host}"), ("b", 10 + host));
+    }
+    for round in 0..19 {
+        let is_late = round >= 12;
+        for (leaf, paused) in [("a", scene.paused[0]), ("b", scene.paused[1])] {
+            for host in 0..6 {
+                let port = (10 + host).to_string();
+                let is_held = is_late && (leaf == "b" || host < scene.hosts);
+                let share = if is_held { paused } else { USUAL };
+                let sent = if is_late { scene.sent } else { 1.0 };
+                lab.add(leaf, &SWITCH_PORT_RECEIVE_BYTES, &[&port], BYTES * sent);
+                pause(&mut lab, leaf, &port, "transmit", share);
+                let pauses = leaf == "a" && host == 0 && is_late;
+                let share = if pauses { scene.pausing[0] } else { 0.0 };
+                pause(&mut lab, leaf, &port, "receive", share);
+            }
+            for port in ["1", "2", "3", "4"] {
+                let is_first = (leaf, port) == ("a", "1") && is_late;
+                let sent = if scene.passes_on { BYTES } else { 1.0 };
+                lab.add(leaf, &SWITCH_PORT_TRANSMIT_BYTES, &[port], sent);
+                let share = if is_first { scene.pausing[1] } else { 0.0 };
+                pause(&mut lab, leaf, port, "receive", share);
+                let marked = if is_first { scene.marked } else { 10.0 };
+                lab.add(leaf, &SWITCH_PORT_ECN_MARKED, &[port, "3"], marked);
+            }
+        }
+        lab.read();
+    }
+    lab.said_by(switch_ports::build)
+}
+
+/// A port is paused, or pauses its other end, for this share of ten seconds.
+fn pause(lab: &mut Lab, switch: &str, port: &str, direction: &str, share: f64) {
+    let labels = [port, "3", direction];
+    lab.add(
+        switch,
+        &SWITCH_PORT_PFC_PAUSE_SECONDS,
+        &labels,
+        10.0 * share,
+    );
+}
+
+#[test]
+fn a_leaf_that_holds_up_its_hosts_alone_is_named_or_the_cable_that_marks() {
+    assert_eq!(named(HELD), ["path-slow switch/a"]);
+    let marking = Scene {
+        marked: 1e5,
+        ..HELD
+    };
+    assert_eq!(named(marking), ["path-slow link/a:1"]);
+    for (scene, why) in [
+        (
+            Scene { hosts: 2, ..HELD },
+            "two hosts may wait for a receiver",
+        ),
+        (Scene { sent: 1.1, ..HELD }, "the job is busier"),
+        (
+            Scene {
+                paused: [0.15; 2],
+                ..HELD
+            },
+            "both leaves wait",
+        ),
+        (
+            Scene {
+                paused: [0.004, USUAL],
+                ..HELD
+            },
+            "little more than before",
+        ),
+        (
+            Scene {
+                pausing: [0.2, 0.0],
+                ..HELD
+            },
+            "it waits for a receiver",
+        ),
+        (
+            Scene {
+                pausing: [0.0, 0.2],
+                ..HELD
+            },
+            "it waits for the spine",
+        ),
+        (
+            Scene {
+                passes_on: false,
+                ..HELD
+            },
+            "all traffic stays on the leaf",
+        ),
+    ] {
+        assert!(named(scene).is_empty(), "{why}: {:?}", named(scene));
+    }
+}
