@@ -139,6 +139,7 @@ fn a_host_that_receives_more_than_before_and_than_its_job_is_sent_to_by_others()
     assert_eq!(said(1e10, 9e9), ["nic/n2:mlx5_0"]);
     assert_eq!(said(2e10, 1.9e10), ["nic/n2:mlx5_0"]);
     assert!(said(1e10, 3e10).is_empty());
+    assert!(said(1e10, 1.1e10).is_empty(), "its job runs no slower");
 }
 
 /// NICs named in each of so many rounds of twelve hosts behind one leaf, by what the port before each waits and sends.

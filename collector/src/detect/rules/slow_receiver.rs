@@ -47,6 +47,8 @@ const SAMPLE: usize = 64;
 const FROM_OTHERS: f64 = 1.5;
 /// The same, compared with what it received before its switch began to wait.
 const MORE: f64 = 1.2;
+/// What it receives, compared with that, where its job runs no slower for its waiting: much more is another phase of the job.
+const FASTER: [f64; 2] = [1.02, 1.5];
 /// What a NIC of a node makes its switch wait, compared with the median of the node's NICs, from which it is that NIC.
 const ABOVE_NODE: f64 = 3.0;
 /// Share of a job's nodes, at least two, whose NICs all make their switches wait, from which that is how the job sends.
@@ -301,6 +303,18 @@ fn numbers_of_jobs() -> Vec<Threshold> {
             MORE,
             "times",
             "a slow receiver takes less than before; in a pipeline some always take more than others (a choice)",
+        ),
+        Threshold::new(
+            "the same where the job runs no slower, InfiniBand: at least",
+            FASTER[0],
+            "times",
+            "a slow receiver slows its job (a choice)",
+        ),
+        Threshold::new(
+            "and at most",
+            FASTER[1],
+            "times",
+            "much more is another phase of the job (a choice)",
         ),
         Threshold::new(
             "wait above the median NIC of a node whose NICs all wait by the shape of the job, InfiniBand",

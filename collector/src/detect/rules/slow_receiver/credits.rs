@@ -15,8 +15,8 @@ use railscope_model::reading::Labels;
 use super::onsets::Onsets;
 use super::own_past::{BackPressure, OwnPast, STILL, WAIT_WITHOUT_PAST};
 use super::{
-    ABOVE_PEERS, BUSY, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE, MOST_TICKS,
-    NO_TRAFFIC, SAMPLE, SPAN_SECONDS, WINDOW_SECONDS,
+    ABOVE_PEERS, BUSY, FASTER, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE,
+    MOST_TICKS, NO_TRAFFIC, SAMPLE, SPAN_SECONDS, WINDOW_SECONDS,
 };
 use crate::detect::detector::View;
 use crate::detect::peers::{MIN_PEERS, median};
@@ -192,8 +192,15 @@ impl Credits {
             };
             let before = before_wait.get(own.nic(view)).copied().flatten();
             let grew_alone = |before| Received::of(sent, group.clone()).grew_alone(before);
+            let is_faster = before.is_some_and(|before| {
+                before.own > NO_TRAFFIC && {
+                    let [least, most] = FASTER;
+                    (least..=most).contains(&(sent / before.own))
+                }
+            });
             let more = before.map(|before| sent > MORE * before.own);
-            !before.is_some_and(grew_alone)
+            !is_faster
+                && !before.is_some_and(grew_alone)
                 && !is_sent_too_much(is_more_than_most(sent, group), more)
         };
         past.forget(view.now);
