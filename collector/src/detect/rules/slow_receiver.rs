@@ -4,6 +4,7 @@
 //! switch port before it has data and no credit, on Ethernet its NIC sends pause. Its senders wait too,
 //! but only the root back-pressures its own switch: a host that sends pause is the root.
 
+mod by_byte;
 mod credits;
 mod onsets;
 mod own_past;

@@ -12,11 +12,12 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
+use super::by_byte::ByByte;
 use super::onsets::Onsets;
 use super::own_past::{BackPressure, OwnPast, STILL, WAIT_WITHOUT_PAST};
 use super::{
     ABOVE_PEERS, BUSY, FASTER, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE,
-    MOST_TICKS, NO_TRAFFIC, SAMPLE, SPAN_SECONDS, WINDOW_SECONDS,
+    MOST_TICKS, NO_TRAFFIC, SPAN_SECONDS, WINDOW_SECONDS,
 };
 use crate::detect::detector::View;
 use crate::detect::peers::{MIN_PEERS, median};
@@ -242,7 +243,7 @@ impl Waits<'_> {
     }
 
     /// What it sends, bytes a second.
-    fn sent(&self) -> Option<f64> {
+    pub(super) fn sent(&self) -> Option<f64> {
         self.back_pressure().sent()
     }
 
@@ -285,30 +286,6 @@ impl Received {
     /// and others may still send to this one.
     fn grew_alone(self, before: Self) -> bool {
         before.beside > NO_TRAFFIC && self.own * before.beside > MORE * before.own * self.beside
-    }
-}
-
-/// Ports that send, the busiest first: bytes a second, and ticks that they wait for each byte.
-struct ByByte(Vec<(f64, f64)>);
-
-impl ByByte {
-    fn of(ports: &[Waits<'_>]) -> Self {
-        let sending = ports.iter().filter_map(|own| {
-            let sent = own.sent().filter(|sent| *sent > 0.0)?;
-            Some((sent, own.ticks / sent))
-        });
-        let mut sending: Vec<_> = sending.collect();
-        sending.sort_by(|a, b| b.0.total_cmp(&a.0));
-        Self(sending)
-    }
-
-    /// The median wait for each byte of ports that are about as busy as one with this rate, or of a sample of them: a port
-    /// without traffic does not wait. `None` where they are few.
-    fn usual(&self, sent: f64) -> Option<f64> {
-        let busy = self.0.partition_point(|(bytes, _)| *bytes >= BUSY * sent);
-        let step = busy.div_ceil(SAMPLE).max(1);
-        let waits = self.0[..busy].iter().step_by(step).map(|(_, wait)| *wait);
-        (busy >= MIN_PEERS).then(|| median(waits))?
     }
 }
 
