@@ -282,8 +282,9 @@ impl Fabric {
     /// GPUs and NICs in a host; none of a host that the graph does not have.
     pub fn devices(&self, node: &NodeName) -> impl Iterator<Item = PartId> {
         let host = self.find(&Part::Host(node.clone()));
-        let inside = host.into_iter().flat_map(|host| self.neighbors(host));
-        inside.map(|near| near.peer)
+        let near = host.into_iter().flat_map(|host| self.neighbors(host));
+        near.filter(|near| near.link.kind == LinkKind::Inside)
+            .map(|near| near.peer)
     }
 
     /// The NICs among them.

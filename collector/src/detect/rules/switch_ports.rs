@@ -16,7 +16,7 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_WAIT,
 };
 
-use self::held_hosts::HeldHosts;
+use self::held_hosts::{HeldHosts, Means};
 use self::lone_drops::Drops;
 use self::standing_queue::Queues;
 use self::waiting_cable::Waiting;
@@ -52,7 +52,7 @@ struct SwitchPorts {
     queues: Queues,
     drops: Drops,
     waiting: Waiting,
-    held: HeldHosts,
+    held: [HeldHosts; 2],
 }
 
 /// Builds the detector.
@@ -66,7 +66,7 @@ pub fn build() -> Box<dyn Detector> {
         queues: Queues::default(),
         drops: Drops::default(),
         waiting: Waiting::default(),
-        held: HeldHosts::default(),
+        held: [Means::Pause, Means::Credits].map(HeldHosts::new),
     })
 }
 
@@ -83,7 +83,9 @@ impl Detector for SwitchPorts {
         self.queues.find(view, out);
         self.drops.find(view, out);
         self.waiting.find(view, out);
-        self.held.find(view, out);
+        for held in &mut self.held {
+            held.find(view, out);
+        }
     }
 
     fn remembers(&self) -> bool {
@@ -105,7 +107,10 @@ impl Detector for SwitchPorts {
                 threshold: lone_drops::words(),
                 clears: "The port drops no packets.",
             }
-        } else if signal == held_hosts::SIGNAL.name {
+        } else if [Means::Pause, Means::Credits]
+            .map(|means| means.signal().name)
+            .contains(&signal)
+        {
             Explanation {
                 check: "A leaf holds up what its hosts send, although it waits for none of them.",
                 threshold: held_hosts::words(),
@@ -134,6 +139,7 @@ impl Detector for SwitchPorts {
     fn rules(&self) -> Vec<Rule> {
         let uplinks = hashing().into_iter().chain([window()]).collect();
         let [qos, lossy] = drops::rules();
+        let [by_pause, by_credits] = held_hosts::rules();
         vec![
             qos,
             lossy,
@@ -141,7 +147,8 @@ impl Detector for SwitchPorts {
             standing_queue::rule(),
             lone_drops::rule(),
             waiting_cable::rule(),
-            held_hosts::rule(),
+            by_pause,
+            by_credits,
         ]
     }
 }

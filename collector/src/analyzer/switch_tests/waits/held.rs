@@ -1,11 +1,13 @@
 //! Leaves that hold up their hosts.
 
 use railscope_model::metric::{
-    SWITCH_PORT_ECN_MARKED, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES,
-    SWITCH_PORT_TRANSMIT_BYTES,
+    RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_WAIT, SWITCH_PORT_ECN_MARKED,
+    SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED,
+    SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
+use railscope_model::reading::{Labels, NodeReading};
 
-use crate::analyzer::switch_tests::{Lab, leaves};
+use crate::analyzer::switch_tests::{Lab, at, leaves};
 use crate::detect::rules::switch_ports;
 
 /// What happens in the last 70 of 190 seconds. Before, all hosts' ports send [`BYTES`] and are paused for [`USUAL`].
@@ -21,19 +23,21 @@ struct Scene {
     pausing: [f64; 2],
     /// Packets that the first cable of `a` to the spine marks in ten seconds; the others mark ten.
     marked: f64,
-    /// Whether the hosts' data leaves the leaf.
-    passes_on: bool,
+    /// What a cable to the spine carries, compared with a host's port before.
+    passes_on: f64,
 }
 
 const USUAL: f64 = 0.002;
 const BYTES: f64 = 2e11;
+/// Of a cable to the spine, bytes a second.
+const SPEED: f64 = 5e10;
 const HELD: Scene = Scene {
     paused: [0.15, USUAL],
     hosts: 6,
     sent: 0.6,
     pausing: [0.0; 2],
     marked: 10.0,
-    passes_on: true,
+    passes_on: 1.0,
 };
 
 fn named(scene: Scene) -> Vec<String> {
@@ -58,8 +62,10 @@ fn named(scene: Scene) -> Vec<String> {
             }
             for port in ["1", "2", "3", "4"] {
                 let is_first = (leaf, port) == ("a", "1") && is_late;
-                let sent = if scene.passes_on { BYTES } else { 1.0 };
+                let sent = BYTES * scene.passes_on;
                 lab.add(leaf, &SWITCH_PORT_TRANSMIT_BYTES, &[port], sent);
+                let speed = if round == 0 { SPEED } else { 0.0 };
+                lab.add(leaf, &SWITCH_PORT_SPEED, &[port], speed);
                 let share = if is_first { scene.pausing[1] } else { 0.0 };
                 pause(&mut lab, leaf, port, "receive", share);
                 let marked = if is_first { scene.marked } else { 10.0 };
@@ -105,7 +111,7 @@ fn a_leaf_that_holds_up_its_hosts_alone_is_named_or_the_cable_that_marks() {
         ),
         (
             Scene {
-                paused: [0.004, USUAL],
+                paused: [0.0055, USUAL],
                 ..HELD
             },
             "little more than before",
@@ -126,12 +132,62 @@ fn a_leaf_that_holds_up_its_hosts_alone_is_named_or_the_cable_that_marks() {
         ),
         (
             Scene {
-                passes_on: false,
+                passes_on: 0.0,
                 ..HELD
             },
             "all traffic stays on the leaf",
         ),
+        (
+            Scene {
+                passes_on: 2.0,
+                ..HELD
+            },
+            "its cables are full",
+        ),
     ] {
         assert!(named(scene).is_empty(), "{why}: {:?}", named(scene));
     }
+}
+
+/// What is named where the hosts of `a` wait for credits, so many ticks in ten seconds of the last 70, and a port of `a` to one of
+/// them does as well.
+fn named_by_credits(waits: f64, port_waits: f64) -> Vec<String> {
+    let mut lab = leaves();
+    for host in 0..6_u16 {
+        lab.host(&format!("a{host}"), ("a", 10 + host));
+        lab.host(&format!("b{host}"), ("b", 10 + host));
+    }
+    let mut counted = [[0.0; 2]; 2];
+    for round in 0..19 {
+        let is_late = round >= 12;
+        for (leaf, place) in [("a", 0), ("b", 1)] {
+            counted[place][0] += if is_late && leaf == "a" { waits } else { 1e6 };
+            counted[place][1] += if is_late { 0.6 * BYTES } else { BYTES };
+            for port in ["1", "2", "3", "4"] {
+                lab.add(leaf, &SWITCH_PORT_TRANSMIT_BYTES, &[port], BYTES);
+                let speed = if round == 0 { SPEED } else { 0.0 };
+                lab.add(leaf, &SWITCH_PORT_SPEED, &[port], speed);
+            }
+            let waits = if is_late { port_waits } else { 0.0 };
+            lab.add(leaf, &SWITCH_PORT_TRANSMIT_WAIT, &["10"], waits);
+            for host in 0..6 {
+                let mut reading = NodeReading::default();
+                let port = Labels::new(["mlx5_0", "1"]);
+                reading.push(&RDMA_PORT_TRANSMIT_WAIT, &port, counted[place][0]);
+                reading.push(&RDMA_PORT_TRANSMIT_BYTES, &port, counted[place][1]);
+                let node = format!("{leaf}{host}").parse().expect("a name");
+                let history = lab.history.node_mut(&node);
+                history.ingest_reading(&reading, at(lab.seconds + 10.0));
+            }
+        }
+        lab.read();
+    }
+    lab.said_by(switch_ports::build)
+}
+
+#[test]
+fn a_leaf_whose_hosts_wait_for_credits_is_named_unless_it_waits_for_one_of_them() {
+    assert_eq!(named_by_credits(2e8, 0.0), ["path-slow switch/a"]);
+    assert!(named_by_credits(1.2e6, 0.0).is_empty(), "as before");
+    assert!(named_by_credits(2e8, 2e8).is_empty());
 }

@@ -12,16 +12,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part, RdmaDevice, SwitchName};
 use railscope_model::metric::{
-    Metric, NIC_PFC_PAUSE_SECONDS, RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_WAIT,
-    SWITCH_PORT_ECN_MARKED, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES,
+    Metric, NIC_PAUSE_SECONDS, NIC_PFC_PAUSE_SECONDS, RDMA_PORT_TRANSMIT_BYTES,
+    RDMA_PORT_TRANSMIT_WAIT, SWITCH_PORT_ECN_MARKED, SWITCH_PORT_PFC_PAUSE_SECONDS,
+    SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED,
     SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
+use railscope_model::units::LinkSpeed;
 
 use self::numbers::{
-    ELSEWHERE, HELD_SECONDS, IDLE, MARKED, MIN_HELD, MIN_PAUSED, MIN_TICKS, MOST_OF_LEAF,
+    ELSEWHERE, FULL, HELD_SECONDS, IDLE, MARKED, MIN_HELD, MIN_PAUSED, MIN_TICKS, MOST_OF_LEAF,
     MOST_SENT, PASSED_ON,
 };
-pub(super) use self::numbers::{rule, words};
+pub(super) use self::numbers::{rules, words};
 use super::past::{Lane, NEW, REMEMBERED_SECONDS, before};
 use super::standing_queue::is_to_switch;
 use crate::assemble::netdev::nic_of;
@@ -34,18 +36,23 @@ use crate::detect::port_series::cable_at;
 use crate::detect::rules::slow_receiver::pauses::pause_of;
 use crate::store::{Increase, NodeHistory, Window};
 
-/// What the finding is told by.
-pub(super) const SIGNAL: &Metric = &SWITCH_PORT_PFC_PAUSE_SECONDS;
-
 /// How a leaf holds up a host.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Means {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Means {
     Pause,
     /// InfiniBand: it gives no credits.
     Credits,
 }
 
 impl Means {
+    /// What the finding is told by.
+    pub(super) const fn signal(self) -> &'static Metric {
+        match self {
+            Self::Pause => &SWITCH_PORT_PFC_PAUSE_SECONDS,
+            Self::Credits => &RDMA_PORT_TRANSMIT_WAIT,
+        }
+    }
+
     const fn least(self) -> f64 {
         match self {
             Self::Pause => MIN_PAUSED,
@@ -67,6 +74,8 @@ impl Means {
 /// A port of a host that its leaf holds up.
 struct Host<'a> {
     lane: Lane,
+    /// Whose port it is, if that is known.
+    node: Option<NodeName>,
     /// Share of the time, or ticks a second.
     held: f64,
     counter: Window<'a>,
@@ -77,18 +86,29 @@ struct Host<'a> {
 
 impl<'a> Host<'a> {
     /// If it is held up.
-    fn of(lane: Lane, means: Means, counter: Window<'a>, bytes: Window<'a>) -> Option<Self> {
-        let [held, newest] = HELD_SECONDS.map(|seconds| rate(counter, seconds));
-        let is_held = |held: &f64| *held >= means.least();
-        newest.filter(is_held)?;
+    fn of(
+        (lane, node): (Lane, Option<NodeName>),
+        held: f64,
+        counter: Window<'a>,
+        bytes: Window<'a>,
+    ) -> Option<Self> {
         Some(Self {
-            held: held.filter(is_held)?,
             sent: rate(bytes, HELD_SECONDS[0])?,
             lane,
+            node,
+            held,
             counter,
             bytes,
         })
     }
+}
+
+/// How long a port is held up, if it is.
+fn held(counter: Window<'_>, means: Means) -> Option<f64> {
+    let [held, newest] = HELD_SECONDS.map(|seconds| rate(counter, seconds));
+    let is_held = |held: &f64| *held >= means.least();
+    newest.filter(is_held)?;
+    held.filter(is_held)
 }
 
 fn rate(counter: Window<'_>, seconds: f64) -> Option<f64> {
@@ -98,20 +118,16 @@ fn rate(counter: Window<'_>, seconds: f64) -> Option<f64> {
 /// A leaf with hosts that it holds up.
 struct Leaf {
     switch: SwitchName,
-    /// Hosts' ports that are held up longer than before although they send less, and all that send.
+    /// Ports that are held up longer than before although they send less, and how many hosts these are of.
     held: usize,
-    sending: usize,
-    /// Mean wait, and by how much it has grown, of all that send.
+    hosts: usize,
+    /// Mean wait of these ports.
     wait: f64,
+    /// By how much the wait has grown, of all ports that are held up.
     growth: f64,
-    /// Bytes a second that the held ports send.
+    /// Bytes a second that ports that are held up send: in all, and the median one.
     sent: f64,
-}
-
-impl Leaf {
-    fn is_held(&self) -> bool {
-        self.held >= MIN_HELD && self.held as f64 >= MOST_OF_LEAF * self.sending as f64
-    }
+    usual: f64,
 }
 
 /// What a host's port did before it was held up longer.
@@ -122,54 +138,74 @@ struct Before {
     last: Timestamp,
 }
 
-/// The leaf that holds up its hosts, and what their ports did before.
-#[derive(Default)]
-pub(super) struct HeldHosts(BTreeMap<Lane, Before>);
+/// The leaves that hold up hosts by one means, and what the hosts' ports did before.
+pub(super) struct HeldHosts {
+    means: Means,
+    before: BTreeMap<Lane, Before>,
+}
 
 impl HeldHosts {
-    /// The leaf that holds up its hosts, or the cable of it that is the reason.
-    pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        self.0
-            .retain(|_, before| view.now.seconds_since(before.last) <= REMEMBERED_SECONDS);
-        for (means, hosts) in [
-            (Means::Pause, paused(view)),
-            (Means::Credits, without_credits(view)),
-        ] {
-            let leaves = hosts.chunk_by(|a, b| a.lane.0 == b.lane.0);
-            let mut leaves: Vec<_> = leaves.map(|hosts| self.leaf(view, hosts)).collect();
-            leaves.sort_by(|a, b| b.growth.total_cmp(&a.growth));
-            let next = leaves.get(1).map_or(0.0, |next| next.growth);
-            if let Some(first) = leaves.first()
-                && first.is_held()
-                && next <= ELSEWHERE * first.growth
-                && passes_on(view, first)
-                && waits_for_none(view, first, means)
-            {
-                out.push(evidence(view, first, means));
-            }
+    pub(super) const fn new(means: Means) -> Self {
+        Self {
+            means,
+            before: BTreeMap::new(),
         }
     }
 
-    fn leaf(&mut self, view: &View<'_>, hosts: &[Host<'_>]) -> Leaf {
-        let switch = hosts[0].lane.0.clone();
-        let usual = median(hosts.iter().map(|host| host.sent)).unwrap_or(0.0);
-        let grown: Vec<_> = hosts.iter().map(|host| self.growth(view, host)).collect();
-        let sending = sending(view, &switch, IDLE * usual).max(hosts.len());
-        let waits: f64 = hosts.iter().map(|host| host.held).sum();
+    /// The leaf that holds up its hosts, or the cable of it that is the reason.
+    pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.before
+            .retain(|_, before| view.now.seconds_since(before.last) <= REMEMBERED_SECONDS);
+        let hosts = match self.means {
+            Means::Pause => paused(view),
+            Means::Credits => without_credits(view),
+        };
+        let leaves = hosts.chunk_by(|a, b| a.lane.0 == b.lane.0);
+        let mut leaves: Vec<_> = leaves.map(|hosts| self.leaf(view, hosts)).collect();
+        leaves.sort_by(|a, b| b.growth.total_cmp(&a.growth));
+        let next = leaves.get(1).map_or(0.0, |next| next.growth);
+        let first = leaves
+            .first()
+            .filter(|first| first.hosts >= MIN_HELD && next <= ELSEWHERE * first.growth);
+        let Some((leaf, history)) = first.and_then(|leaf| Some((leaf, fresh(view, &leaf.switch)?)))
+        else {
+            return;
+        };
+        let sending = sending(view, (leaf, history)).max(leaf.held);
+        if leaf.held as f64 >= MOST_OF_LEAF * sending as f64
+            && passes_on(view, (leaf, history))
+            && waits_for_none(view, (leaf, history), self.means)
+        {
+            out.push(evidence(view, (leaf, history), sending, self.means));
+        }
+    }
+
+    fn leaf(&mut self, view: &View<'_>, ports: &[Host<'_>]) -> Leaf {
+        let (mut growth, mut held, mut hosts) = (0.0, Vec::new(), BTreeSet::new());
+        for port in ports {
+            let (longer, is_new) = self.growth(view, port);
+            growth += longer;
+            if is_new {
+                held.push(port.held);
+                let node = port.node.as_ref().map(NodeName::as_str);
+                hosts.insert(node.unwrap_or(&port.lane.1));
+            }
+        }
         Leaf {
-            switch,
-            held: grown.iter().filter(|(_, is_new)| *is_new).count(),
-            sending,
-            wait: waits / sending as f64,
-            growth: grown.iter().map(|(growth, _)| growth).sum::<f64>() / sending as f64,
-            sent: hosts.iter().map(|host| host.sent).sum(),
+            switch: ports[0].lane.0.clone(),
+            wait: held.iter().sum::<f64>() / held.len().max(1) as f64,
+            held: held.len(),
+            hosts: hosts.len(),
+            growth,
+            sent: ports.iter().map(|port| port.sent).sum(),
+            usual: median(ports.iter().map(|port| port.sent)).unwrap_or(0.0),
         }
     }
 
     /// By how much longer than before a port is held up, and whether that is new, although it sends less. A port may always wait:
     /// what it did before is kept only while that is longer.
     fn growth(&mut self, view: &View<'_>, host: &Host<'_>) -> (f64, bool) {
-        let known = self.0.get(&host.lane);
+        let known = self.before.get(&host.lane);
         let known = known.map(|known| [known.wait, known.sent]).or_else(|| {
             let [wait, sent] = [host.counter, host.bytes].map(|counter| before(counter, view.now));
             Some([wait?, sent?])
@@ -180,44 +216,60 @@ impl HeldHosts {
         let is_new = host.held >= NEW * wait && host.sent <= MOST_SENT * sent;
         if is_new {
             let last = view.now;
-            self.0
+            self.before
                 .insert(host.lane.clone(), Before { wait, sent, last });
         }
         ((host.held - wait).max(0.0), is_new)
     }
 }
 
-/// Hosts' ports that their leaves pause, by leaf: as the leaf counts it, or else the host.
+/// What a leaf reports now.
+fn fresh<'a>(view: &View<'a>, leaf: &SwitchName) -> Option<&'a NodeHistory> {
+    let history = view.history.switch(leaf);
+    history.filter(|history| history.is_fresh(view.now))
+}
+
+/// Hosts' ports that their leaves pause, by leaf: as the leaf counts it, or the host where it does not.
 fn paused<'a>(view: &View<'a>) -> Vec<Host<'a>> {
     let mut all = Longest::default();
+    let mut counting = BTreeSet::new();
     for (switch, history) in view.history.fresh_switches(view.now) {
+        let mut all_pauses = history.series(&SWITCH_PORT_PFC_PAUSE_SECONDS);
+        if all_pauses.any(|(labels, _)| labels.values().last() == Some("transmit")) {
+            counting.insert(switch);
+        }
         for (labels, pause) in history.moving(&SWITCH_PORT_PFC_PAUSE_SECONDS) {
             let labels: Vec<_> = labels.values().collect();
             let [port, _, "transmit"] = labels[..] else {
                 continue;
             };
-            if is_to_switch(view, switch, port) != Some(true) {
+            if let Some(held) = held(pause, Means::Pause)
+                && let Some(node) = host_at(view, switch, port)
+            {
                 let bytes = history.window(&SWITCH_PORT_RECEIVE_BYTES, &[port]);
                 let lane = (switch.clone(), port.to_owned(), String::new());
-                all.add(lane, Means::Pause, pause, bytes);
+                all.add((lane, node), held, pause, bytes);
             }
         }
     }
-    let counting: BTreeSet<_> = all.0.keys().map(|(switch, ..)| switch.clone()).collect();
     for (node, history) in view.history.fresh_nodes(view.now) {
-        if history.moving(&NIC_PFC_PAUSE_SECONDS).next().is_none() {
+        let pauses = [&NIC_PFC_PAUSE_SECONDS, &NIC_PAUSE_SECONDS];
+        if pauses
+            .iter()
+            .all(|metric| history.moving(metric).next().is_none())
+        {
             continue;
         }
         for ([netdev, _, direction], pause) in pause_of(history) {
             if direction == "receive"
-                && rate(pause, HELD_SECONDS[0]) >= Some(MIN_PAUSED)
+                && let Some(held) = held(pause, Means::Pause)
                 && let Some((_, device)) = nic_of(history, netdev)
                 && let Some(leaf) = only_leaf(view.fabric, node, &device)
                 && !counting.contains(&leaf)
             {
-                let bytes = history.window(&RDMA_PORT_TRANSMIT_BYTES, &[device.as_str(), "1"]);
                 let lane = (leaf, format!("{node}/{device}"), String::new());
-                all.add(lane, Means::Pause, pause, bytes);
+                let bytes = sent_by(history, &device);
+                all.add((lane, Some(node.clone())), held, pause, bytes);
             }
         }
     }
@@ -229,15 +281,13 @@ fn without_credits<'a>(view: &View<'a>) -> Vec<Host<'a>> {
     let mut all = Longest::default();
     for (node, history) in view.history.fresh_nodes(view.now) {
         for (labels, wait) in history.moving(&RDMA_PORT_TRANSMIT_WAIT) {
-            let labels: Vec<_> = labels.values().collect();
-            if let [device, port] = labels[..]
-                && rate(wait, HELD_SECONDS[0]) >= Some(MIN_TICKS)
-                && let Ok(device) = device.parse()
+            if let Some(held) = held(wait, Means::Credits)
+                && let Some(Ok(device)) = labels.values().next().map(str::parse)
                 && let Some(leaf) = only_leaf(view.fabric, node, &device)
             {
-                let bytes = history.window(&RDMA_PORT_TRANSMIT_BYTES, &[device.as_str(), port]);
                 let lane = (leaf, format!("{node}/{device}"), String::new());
-                all.add(lane, Means::Credits, wait, bytes);
+                let bytes = sent_by(history, &device);
+                all.add((lane, Some(node.clone())), held, wait, bytes);
             }
         }
     }
@@ -249,46 +299,65 @@ fn without_credits<'a>(view: &View<'a>) -> Vec<Host<'a>> {
 struct Longest<'a>(BTreeMap<Lane, Host<'a>>);
 
 impl<'a> Longest<'a> {
-    fn add(&mut self, lane: Lane, means: Means, counter: Window<'a>, bytes: Option<Window<'a>>) {
-        let known = self.0.get(&lane).map_or(0.0, |host| host.held);
-        let host = bytes.and_then(|bytes| Host::of(lane.clone(), means, counter, bytes));
+    fn add(
+        &mut self,
+        port: (Lane, Option<NodeName>),
+        held: f64,
+        counter: Window<'a>,
+        bytes: Option<Window<'a>>,
+    ) {
+        let known = self.0.get(&port.0).map_or(0.0, |host| host.held);
+        let host = bytes.and_then(|bytes| Host::of(port, held, counter, bytes));
         if let Some(host) = host.filter(|host| host.held > known) {
-            self.0.insert(lane, host);
+            self.0.insert(host.lane.clone(), host);
         }
+    }
+}
+
+/// The host at a port of a leaf, if that is known; `None` where the port leads to another switch. Hosts may not be in the fabric, as
+/// hypervisors of monitored guests are not.
+fn host_at(view: &View<'_>, leaf: &SwitchName, port: &str) -> Option<Option<NodeName>> {
+    let Some(cable) = cable_at(view.fabric, leaf, port) else {
+        return Some(None);
+    };
+    match &view.fabric.vertex(cable.peer).part {
+        Part::Switch(_) => None,
+        part => Some(part.node().cloned()),
     }
 }
 
 /// The leaf of a NIC that is cabled to one switch alone.
 fn only_leaf(fabric: &Fabric, node: &NodeName, device: &RdmaDevice) -> Option<SwitchName> {
     let nic = fabric.find(&Part::Nic(node.clone(), device.clone()))?;
-    let mut peers = fabric
-        .cables(nic)
-        .map(|near| &fabric.vertex(near.peer).part);
+    let cables = fabric.cables(nic).filter(|near| near.link.is_present());
+    let mut peers = cables.map(|near| &fabric.vertex(near.peer).part);
     match (peers.next()?, peers.next()) {
         (Part::Switch(leaf), None) => Some(leaf.clone()),
         _ => None,
     }
 }
 
-/// How many of a leaf's hosts' ports send at least so many bytes a second: as the leaf counts it, or else the hosts.
-fn sending(view: &View<'_>, leaf: &SwitchName, least: f64) -> usize {
-    let sends = |bytes: Window<'_>| rate(bytes, HELD_SECONDS[0]) >= Some(least);
-    let history = view.history.switch(leaf);
-    let ports = history
-        .into_iter()
-        .flat_map(|history| history.moving(&SWITCH_PORT_RECEIVE_BYTES));
-    let of_hosts = ports.filter(|(labels, bytes)| {
-        let port = labels.values().next().unwrap_or_default();
-        is_to_switch(view, leaf, port) != Some(true) && sends(*bytes)
-    });
+/// Bytes that a NIC sends.
+fn sent_by<'a>(history: &'a NodeHistory, device: &RdmaDevice) -> Option<Window<'a>> {
+    let mut ports = history.series(&RDMA_PORT_TRANSMIT_BYTES);
+    let own = ports.find(|(labels, _)| labels.values().next() == Some(device.as_str()));
+    own.map(|(_, window)| window)
+}
+
+/// How many ports of a leaf's hosts send as those that are held up do: as the leaf counts it, or else the hosts.
+fn sending(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory)) -> usize {
+    let sends = |bytes: Window<'_>| rate(bytes, HELD_SECONDS[0]) >= Some(IDLE * leaf.usual);
+    let of_hosts = history
+        .moving(&SWITCH_PORT_RECEIVE_BYTES)
+        .filter(|(labels, bytes)| {
+            let port = labels.values().next().unwrap_or_default();
+            sends(*bytes) && host_at(view, &leaf.switch, port).is_some()
+        });
     let counted = of_hosts.count();
     if counted > 0 {
         return counted;
     }
-    let nics = nics_at(view, leaf);
-    let sent = nics.filter_map(|(history, device)| {
-        history.window(&RDMA_PORT_TRANSMIT_BYTES, &[device.as_str(), "1"])
-    });
+    let sent = nics_at(view, &leaf.switch).filter_map(|(history, nic)| sent_by(history, nic));
     sent.filter(|bytes| sends(*bytes)).count()
 }
 
@@ -297,65 +366,87 @@ fn nics_at<'a>(
     view: &View<'a>,
     leaf: &SwitchName,
 ) -> impl Iterator<Item = (&'a NodeHistory, &'a RdmaDevice)> {
-    let fabric = view.fabric;
+    let (fabric, history) = (view.fabric, view.history);
     let id = fabric.find(&Part::Switch(leaf.clone()));
-    let near = id.into_iter().flat_map(|id| fabric.cables(id));
-    let history = view.history;
-    near.filter_map(move |near| match &fabric.vertex(near.peer).part {
+    let cables = id.into_iter().flat_map(|id| fabric.cables(id));
+    let present = cables.filter(|near| near.link.is_present());
+    present.filter_map(move |near| match &fabric.vertex(near.peer).part {
         Part::Nic(node, device) => Some((history.node(node)?, device)),
         _ => None,
     })
 }
 
-/// Whether a leaf is known to send on to other switches what its hosts send: a switch by itself has no other cables.
-fn passes_on(view: &View<'_>, leaf: &Leaf) -> bool {
-    let history = view.history.switch(&leaf.switch).into_iter();
-    let ports = history.flat_map(|history| history.moving(&SWITCH_PORT_TRANSMIT_BYTES));
-    let sent = ports.filter_map(|(labels, bytes)| {
-        let is_between = is_to_switch(view, &leaf.switch, labels.values().next()?)?;
-        rate(bytes, HELD_SECONDS[0]).filter(|_| is_between)
-    });
-    sent.sum::<f64>() >= PASSED_ON * leaf.sent
+/// Whether a leaf is known to send on to other switches what its hosts send, over cables none of which is full: a switch by itself
+/// has no other cables, and what is full lets no more through.
+fn passes_on(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory)) -> bool {
+    let (mut all, mut is_full) = (0.0, false);
+    for (labels, bytes) in history.moving(&SWITCH_PORT_TRANSMIT_BYTES) {
+        let port = labels.values().next().unwrap_or_default();
+        let cable = cable_at(view.fabric, &leaf.switch, port);
+        if let Some(cable) = cable
+            && matches!(view.fabric.vertex(cable.peer).part, Part::Switch(_))
+            && let Some(sent) = rate(bytes, HELD_SECONDS[0])
+        {
+            let of_cable = || cable.link.speed.map(LinkSpeed::bytes_per_second);
+            let speed = history.value(&SWITCH_PORT_SPEED, &[port]).or_else(of_cable);
+            all += sent;
+            is_full |= sent > FULL * speed.unwrap_or(0.0);
+        }
+    }
+    all >= PASSED_ON * leaf.sent && !is_full
 }
 
 /// Whether a leaf is known to wait for no receiver and for no other switch itself.
-fn waits_for_none(view: &View<'_>, leaf: &Leaf, means: Means) -> bool {
-    let history = view.history.switch(&leaf.switch);
-    let of_leaf = |metric, direction: Option<&str>| {
-        let series = history
-            .into_iter()
-            .flat_map(|history| history.series(metric));
-        let series = series.filter(|(labels, _)| {
-            direction.is_none_or(|direction| labels.values().last() == Some(direction))
-        });
-        series.map(|(_, window)| window).collect::<Vec<_>>()
-    };
-    let mut waits = match means {
-        Means::Pause => of_leaf(&SWITCH_PORT_PFC_PAUSE_SECONDS, Some("receive")),
-        Means::Credits => of_leaf(&SWITCH_PORT_TRANSMIT_WAIT, None),
+fn waits_for_none(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory), means: Means) -> bool {
+    let series = |metric| history.series(metric);
+    let mut waits: Vec<Window<'_>> = match means {
+        Means::Pause => {
+            let all = series(&SWITCH_PORT_PFC_PAUSE_SECONDS);
+            let own = all.filter(|(labels, _)| labels.values().last() == Some("receive"));
+            own.map(|(_, window)| window).collect()
+        }
+        Means::Credits => {
+            let mut stopped = series(&SWITCH_PORT_SATURATED);
+            if stopped.any(|(_, stopped)| stopped.value() == Some(1.0)) {
+                return false;
+            }
+            let all = series(&SWITCH_PORT_TRANSMIT_WAIT);
+            all.map(|(_, window)| window).collect()
+        }
     };
     if means == Means::Pause && waits.is_empty() {
-        let pauses = nics_at(view, &leaf.switch).flat_map(|(history, _)| pause_of(history));
-        let sent = pauses.filter(|([.., direction], _)| *direction == "transmit");
-        waits.extend(sent.map(|(_, window)| window));
+        for (history, device) in nics_at(view, &leaf.switch) {
+            let sent = pause_of(history).filter(|([.., direction], _)| *direction == "transmit");
+            let own = sent.filter(|([netdev, ..], _)| {
+                nic_of(history, netdev).is_some_and(|(_, nic)| nic == *device)
+            });
+            waits.extend(own.map(|(_, window)| window));
+        }
     }
     let is_short = |wait: &Window<'_>| {
-        let longer =
-            rate(*wait, HELD_SECONDS[0]).map(|now| now - before(*wait, view.now).unwrap_or(0.0));
-        longer.is_none_or(|longer| longer <= ELSEWHERE * leaf.growth)
+        let Some(now) = rate(*wait, HELD_SECONDS[0]) else {
+            return false;
+        };
+        let before = before(*wait, view.now).unwrap_or(0.0);
+        let is_new = now >= means.least() && now >= NEW * before;
+        // Ports of switches and of NICs may count ticks of different lengths.
+        !is_new && now - before <= ELSEWHERE * leaf.wait
     };
     !waits.is_empty() && waits.iter().all(is_short)
 }
 
 /// The cable of a leaf to another switch whose queue marks packets while those of the others do not.
-fn marking(view: &View<'_>, leaf: &SwitchName) -> Option<(Part, String)> {
-    let history = view.history.switch(leaf)?;
+fn marking(
+    view: &View<'_>,
+    (leaf, history): (&SwitchName, &NodeHistory),
+) -> Option<(Part, String)> {
     let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
     for (labels, marked) in history.series(&SWITCH_PORT_ECN_MARKED) {
-        let port = labels.values().next()?;
+        let port = labels.values().next().unwrap_or_default();
         let bytes = history.window(&SWITCH_PORT_TRANSMIT_BYTES, &[port]);
-        let rates = rate(marked, HELD_SECONDS[0]).zip(rate(bytes?, HELD_SECONDS[0]));
-        if let Some((marked, bytes)) = rates
+        let lately = |counter| rate(counter, HELD_SECONDS[0]);
+        if let Some(marked) = lately(marked)
+            && let Some(bytes) = bytes.and_then(lately).filter(|bytes| *bytes > 0.0)
             && is_to_switch(view, leaf, port) == Some(true)
         {
             *shares.entry(port).or_default() += marked_share(marked, bytes);
@@ -375,14 +466,14 @@ fn marking(view: &View<'_>, leaf: &SwitchName) -> Option<(Part, String)> {
     Some((view.fabric.cable_part(cable.id)?, words))
 }
 
-fn evidence(view: &View<'_>, leaf: &Leaf, means: Means) -> Evidence {
-    let Leaf {
-        switch,
-        held,
-        sending,
-        ..
-    } = leaf;
-    let marking = marking(view, switch);
+fn evidence(
+    view: &View<'_>,
+    (leaf, history): (&Leaf, &NodeHistory),
+    sending: usize,
+    means: Means,
+) -> Evidence {
+    let Leaf { switch, held, .. } = leaf;
+    let marking = marking(view, (switch, history));
     let words = marking.as_ref().map_or_else(
         || "its cables to other switches let too little through".to_owned(),
         |(_, words)| words.clone(),
@@ -390,7 +481,7 @@ fn evidence(view: &View<'_>, leaf: &Leaf, means: Means) -> Evidence {
     let part = marking.map_or_else(|| Part::Switch(switch.clone()), |(part, _)| part);
     Evidence {
         detector: "switch-ports",
-        signal: SIGNAL.name,
+        signal: means.signal().name,
         class: &PATH_SLOW,
         // What flows lose depends on what else they wait for.
         effect: 0.0,

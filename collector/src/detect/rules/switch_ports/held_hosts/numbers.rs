@@ -1,8 +1,9 @@
 //! The numbers of the rule about a leaf that holds up its hosts.
 
 use super::super::past::{self, NEW};
-use super::SIGNAL;
+use super::Means;
 use crate::classes::PATH_SLOW;
+use crate::detect::ecn_marks::packet_size;
 use crate::detect::registry::{Rule, Threshold};
 
 /// The time over which hosts are compared, and the newest part of it in which they must be held up as well.
@@ -13,11 +14,13 @@ pub(super) const MIN_PAUSED: f64 = 0.005;
 pub(super) const MIN_TICKS: f64 = 1e6;
 /// Most that a host sends, compared with before: a bottleneck slows the job.
 pub(super) const MOST_SENT: f64 = 0.8;
-/// Fewest hosts' ports, and least share of those of the leaf that send.
+/// Fewest hosts, and least share of the leaf's hosts' ports that send.
 pub(super) const MIN_HELD: usize = 3;
 pub(super) const MOST_OF_LEAF: f64 = 0.5;
 /// Most that the hosts of any other leaf, or a port of the leaf itself, wait more than before, compared with the hosts of the leaf.
 pub(super) const ELSEWHERE: f64 = 1.0 / 3.0;
+/// Share of its speed from which a cable to a switch is full.
+pub(super) const FULL: f64 = 0.7;
 /// Least share of what these hosts send that the leaf sends to other switches.
 pub(super) const PASSED_ON: f64 = 0.1;
 /// A port that sends less than this share of the leaf's median host is idle.
@@ -28,7 +31,7 @@ pub(super) const MARKED: (f64, f64) = (2e-4, 10.0);
 /// The rule as text.
 pub(in super::super) fn words() -> String {
     format!(
-        "the leaf pauses the ports of at least {MIN_HELD} hosts, {:.0} % of those that send, for {:.1} % of the time (InfiniBand: they wait for its credits for {:.0} million ticks a second) over {:.0} s and over the newest {:.0} s, {NEW:.0} times as long as before, while they send at most {:.0} % of what they sent; the hosts of every other leaf, and the leaf's own ports, wait at most {:.0} % as much longer, and it sends {:.0} % of what they send to other switches; a cable of the leaf to a switch is named if it marks {:.2} % of its packets, {:.0} times as much as the others",
+        "the leaf pauses the ports of at least {MIN_HELD} hosts, {:.0} % of the hosts' ports that send, for {:.1} % of the time (InfiniBand: they wait for its credits for {:.0} million ticks a second) over {:.0} s and over the newest {:.0} s, {NEW:.0} times as long as before, while they send at most {:.0} % of what they sent; the hosts of every other leaf, and the leaf's own ports, wait at most {:.0} % as much longer, and it sends at least {:.0} % of what they send to other switches, over cables none of which carries {:.0} % of its speed; a cable of the leaf to a switch is named if it marks {:.2} % of its packets, {:.0} times as much as the others",
         100.0 * MOST_OF_LEAF,
         100.0 * MIN_PAUSED,
         1e-6 * MIN_TICKS,
@@ -37,18 +40,21 @@ pub(in super::super) fn words() -> String {
         100.0 * MOST_SENT,
         100.0 * ELSEWHERE,
         100.0 * PASSED_ON,
+        100.0 * FULL,
         100.0 * MARKED.0,
         MARKED.1
     )
 }
 
 /// The rule's numbers.
-pub(in super::super) fn rule() -> Rule {
-    let thresholds = of_hosts().into_iter().chain(of_leaves());
-    Rule {
-        signal: SIGNAL.name,
-        ..Rule::new(&PATH_SLOW, thresholds.chain(past::numbers()).collect())
-    }
+pub(in super::super) fn rules() -> [Rule; 2] {
+    [Means::Pause, Means::Credits].map(|means| {
+        let thresholds = of_hosts().into_iter().chain(of_leaves());
+        Rule {
+            signal: means.signal().name,
+            ..Rule::new(&PATH_SLOW, thresholds.chain(past::numbers()).collect())
+        }
+    })
 }
 
 /// The numbers of a host's port.
@@ -86,13 +92,13 @@ fn of_hosts() -> Vec<Threshold> {
 fn of_leaves() -> Vec<Threshold> {
     vec![
         Threshold::new(
-            "hosts' ports that are held up, at least",
+            "hosts that are held up, at least",
             MIN_HELD as f64,
-            "ports",
+            "hosts",
             "one or two may wait for a receiver (a choice)",
         ),
         Threshold::new(
-            "the same as a share of the leaf's that send",
+            "their ports as a share of those of the leaf's hosts that send",
             MOST_OF_LEAF,
             "ratio",
             "flows of some hosts may use other cables (a choice)",
@@ -115,6 +121,13 @@ fn of_leaves() -> Vec<Threshold> {
             "ratio",
             "else its cables to switches hold up nothing (a choice)",
         ),
+        Threshold::new(
+            "share of its speed that each of these cables carries, at most",
+            FULL,
+            "ratio",
+            "a busy cable lets no more through (a choice)",
+        ),
+        packet_size(),
         Threshold::new(
             "share of packets that the cable named marks, at least",
             MARKED.0,
