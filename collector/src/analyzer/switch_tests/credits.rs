@@ -107,7 +107,7 @@ fn a_host_that_its_leaf_waits_for_as_much_as_for_other_busy_ones_for_each_byte_i
 /// Storage or another job may send to a NIC of a job, whose others receive as before; in a pipeline some always receive more.
 #[test]
 fn a_host_that_receives_more_than_before_and_than_its_job_is_sent_to_by_others() {
-    let said = |before: f64, now: f64| {
+    let said = |before: f64, now: f64, others: f64| {
         let (mut lab, mut detector) = (waiting_for(&[]), slow_receiver::build());
         let mut said = Vec::new();
         // Longer than the history reaches.
@@ -117,7 +117,8 @@ fn a_host_that_receives_more_than_before_and_than_its_job_is_sent_to_by_others()
                 let (waits, bytes) = match (host, round < 6) {
                     (2, true) => (0.0, before),
                     (2, false) => (WAITS, now),
-                    _ => (0.0, 1e10),
+                    (_, true) => (0.0, 1e10),
+                    (_, false) => (0.0, others),
                 };
                 let port = (10 + host).to_string();
                 lab.add(leaf, &SWITCH_PORT_TRANSMIT_WAIT, &[&port], waits);
@@ -136,10 +137,12 @@ fn a_host_that_receives_more_than_before_and_than_its_job_is_sent_to_by_others()
         assert!(named == 0 || named > 30, "{said:?}");
         said.pop().unwrap_or_default()
     };
-    assert_eq!(said(1e10, 9e9), ["nic/n2:mlx5_0"]);
-    assert_eq!(said(2e10, 1.9e10), ["nic/n2:mlx5_0"]);
-    assert!(said(1e10, 3e10).is_empty());
-    assert!(said(1e10, 1.1e10).is_empty(), "its job runs no slower");
+    assert_eq!(said(1e10, 9e9, 1e10), ["nic/n2:mlx5_0"]);
+    assert_eq!(said(2e10, 1.9e10, 1e10), ["nic/n2:mlx5_0"]);
+    assert!(said(1e10, 3e10, 1e10).is_empty());
+    let no_slower = said(1e10, 1.1e10, 1.1e10);
+    assert!(no_slower.is_empty(), "its job runs no slower");
+    assert_eq!(said(1e10, 1.1e10, 2e10), ["nic/n2:mlx5_0"]);
 }
 
 /// NICs named in each of so many rounds of twelve hosts behind one leaf, by what the port before each waits and sends.

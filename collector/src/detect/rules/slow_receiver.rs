@@ -35,8 +35,11 @@ use crate::detect::peers::{self, MAJORITY, MIN_PEERS};
 use crate::detect::registry::{Rule, SHARE_IN_PAUSE, Threshold};
 use crate::stages::Step;
 
+/// The detector's name.
+pub(crate) const NAME: &str = "slow-receiver";
+
 /// The window over which holding back is counted: three sweeps at 10 s.
-const WINDOW_SECONDS: f64 = 30.0;
+pub(crate) const WINDOW_SECONDS: f64 = 30.0;
 /// What every port does is the load: a port must stand out by this factor.
 const ABOVE_PEERS: f64 = 10.0;
 /// InfiniBand: bytes that a port sends, compared with the one in question, from which their waits are comparable.
@@ -48,8 +51,8 @@ const SAMPLE: usize = 64;
 const FROM_OTHERS: f64 = 1.5;
 /// The same, compared with what it received before its switch began to wait.
 const MORE: f64 = 1.2;
-/// What it receives, compared with that, where its job runs no slower for its waiting: much more is another phase of the job.
-const FASTER: [f64; 2] = [1.02, 1.5];
+/// What it and the NICs beside it receive, compared with that, where their job runs no slower: much more is another phase of it.
+const FASTER: [f64; 2] = [1.05, 1.5];
 /// What a NIC of a node makes its switch wait, compared with the median of the node's NICs, from which it is that NIC.
 const ABOVE_NODE: f64 = 3.0;
 /// Share of a job's nodes, at least two, whose NICs all make their switches wait, from which that is how the job sends.
@@ -120,7 +123,7 @@ struct Holds<'a> {
 
 impl Detector for SlowReceiver {
     fn name(&self) -> &'static str {
-        "slow-receiver"
+        NAME
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
@@ -306,7 +309,7 @@ fn numbers_of_jobs() -> Vec<Threshold> {
             "a slow receiver takes less than before; in a pipeline some always take more than others (a choice)",
         ),
         Threshold::new(
-            "the same where the job runs no slower, InfiniBand: at least",
+            "the same of it and of the NICs beside it where their job runs no slower, InfiniBand: at least",
             FASTER[0],
             "times",
             "a slow receiver slows its job (a choice)",
@@ -346,7 +349,7 @@ fn evidence(
     statement: String,
 ) -> Evidence {
     Evidence {
-        detector: "slow-receiver",
+        detector: NAME,
         signal: holds.signal.name,
         class,
         effect: holds.share.unwrap_or(0.0),

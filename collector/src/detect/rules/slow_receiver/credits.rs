@@ -193,14 +193,9 @@ impl Credits {
             };
             let before = before_wait.get(own.nic(view)).copied().flatten();
             let grew_alone = |before| Received::of(sent, group.clone()).grew_alone(before);
-            let is_faster = before.is_some_and(|before| {
-                before.own > NO_TRAFFIC && {
-                    let [least, most] = FASTER;
-                    (least..=most).contains(&(sent / before.own))
-                }
-            });
+            let runs_no_slower = |before| Received::of(sent, group.clone()).runs_no_slower(before);
             let more = before.map(|before| sent > MORE * before.own);
-            !is_faster
+            !before.is_some_and(runs_no_slower)
                 && !before.is_some_and(grew_alone)
                 && !is_sent_too_much(is_more_than_most(sent, group), more)
         };
@@ -271,15 +266,27 @@ impl Received {
         }
     }
 
-    /// Before the switch of a NIC began to wait.
+    /// Before the switch of a NIC began to wait; where it always waits a little, before it was noticed.
     fn before(view: &View<'_>, own: &Waits<'_>, read: &[Waits<'_>]) -> Option<Self> {
-        let begin = view.now.plus_seconds(-lasts(own.wait, view.now));
+        let times = [lasts(own.wait, view.now), WINDOW_SECONDS];
+        let mut times = times.map(|ago| view.now.plus_seconds(-ago)).into_iter();
+        let (begin, sent) = times.find_map(|begin| Some((begin, own.sent_before(begin)?)))?;
         let group = beside(view, own.port.0);
         let group = read
             .iter()
             .filter(|other| beside(view, other.port.0) == group);
         let group = group.filter_map(|other| other.sent_before(begin));
-        Some(Self::of(own.sent_before(begin)?, group.collect()))
+        Some(Self::of(sent, group.collect()))
+    }
+
+    /// Whether it is somewhat more than before, and so is what the NICs beside it receive: the job runs no slower. Much more is
+    /// another phase of the job.
+    fn runs_no_slower(self, before: Self) -> bool {
+        let [least, most] = FASTER;
+        let pairs = [(self.own, before.own), (self.beside, before.beside)];
+        pairs
+            .into_iter()
+            .all(|(now, before)| before > NO_TRAFFIC && (least..=most).contains(&(now / before)))
     }
 
     /// Whether it is more than before against what the NICs beside it received then and now: a job that pauses sends less to all,
