@@ -1,17 +1,19 @@
 //! What still shows of a fault that is over. The window of probes and transports is longer than that of the counters that named its part,
 //! so that past losses would open a separate incident once the counters are quiet; GPUs that were slow because of their
-//! host cool down one after another; and a cable that is put back where it belongs loses its link once more.
+//! host cool down one after another; receive buffers that were missing are counted for longer than their NIC is slow; and a cable that is put back where it belongs loses its link once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
+use railscope_model::metric::SWITCH_PORT_ECN_MARKED;
 
 use crate::classes::signs::is_of_ends;
 use crate::classes::{LINK_ERRORS, MISCABLED_RAIL, PORT_DOWN, RECEIVER_NOT_READY};
 use crate::detect::detector::Evidence;
-use crate::detect::rules::{error_counters, probe_paths, slow_gpu};
+use crate::detect::rules::{error_counters, probe_paths, slow_gpu, slow_receiver};
 use crate::diagnose::incident::Finding;
+use crate::diagnose::stages::posterior::pci_of;
 use crate::diagnose::stages::reattribute::{late_at, paused_by};
 
 /// What an open incident accounts for, each with the last time.
@@ -57,6 +59,13 @@ impl AfterEffects {
                 if evidence.detector == slow_gpu::NAME && matches!(evidence.part, Part::Host(_)) {
                     accounted.extend(evidence.victims.iter().map(|gpu| (gpu.clone(), now)));
                 }
+                // So does one of a card's PCIe link for those of its NICs, which their switch may report later.
+                if let Part::PcieLink(node, pci) = &evidence.part {
+                    let nics = fabric
+                        .nics(node)
+                        .filter(|nic| pci_of(fabric, *nic) == Some(*pci));
+                    accounted.extend(nics.map(|nic| (fabric.vertex(nic).part.clone(), now)));
+                }
                 if evidence.class == &MISCABLED_RAIL {
                     let cables = evidence.related.iter().chain([&evidence.part]);
                     misplaced.extend(cables.map(|cable| (cable.clone(), now)));
@@ -77,7 +86,11 @@ impl AfterEffects {
         };
         let is_after = |(root, findings): &(&Part, &Vec<Finding>)| {
             let mut findings = findings.iter().map(|found| &found.evidence);
-            let is_late = findings.clone().all(|own| is_of_ends(own) && was_late(own));
+            let may_be_late =
+                |own: &Evidence| is_of_ends(own) || own.signal == SWITCH_PORT_ECN_MARKED.name;
+            let is_late = findings
+                .clone()
+                .all(|own| may_be_late(own) && was_late(own));
             (is_late || findings.all(|own| is_remaining(root, own))) && !is_open(root)
         };
         let after = groups.iter().filter(is_after);
@@ -91,6 +104,8 @@ fn window_of(evidence: &Evidence) -> Option<f64> {
         Some(probe_paths::WINDOW_SECONDS)
     } else if evidence.class == &RECEIVER_NOT_READY {
         Some(error_counters::WINDOW_SECONDS)
+    } else if matches!(evidence.part, Part::Nic(..)) && evidence.detector == slow_receiver::NAME {
+        Some(slow_receiver::WINDOW_SECONDS)
     } else {
         (evidence.detector == slow_gpu::NAME).then_some(slow_gpu::WINDOW_SECONDS)
     }
@@ -108,7 +123,7 @@ fn window_of_cable(evidence: &Evidence) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classes::{EDGE_LOSSY, GPU_SLOW, HOST_COOLING, PATH_SLOW, PFC_STORM};
+    use crate::classes::{EDGE_LOSSY, GPU_SLOW, HOST_COOLING, PATH_SLOW, PFC_STORM, SLOW_RECEIVER};
     use crate::detect::found::{found, part};
     use crate::diagnose::stages::reattribute::tests::fabric;
 
@@ -239,6 +254,37 @@ mod tests {
             !after(named("any", &PATH_SLOW, LEAF), 100),
             "a counter names it"
         );
+        let mut marked = found("any", &PATH_SLOW, "link/leaf:33", &[]);
+        marked.evidence.signal = SWITCH_PORT_ECN_MARKED.name;
+        let marked = || BTreeMap::from([(part("link/leaf:33"), vec![marked.clone()])]);
+        assert!(after(marked(), 100), "its queues empty last");
         assert!(!after(probed(&PATH_SLOW, LEAF), 151));
+        assert!(!after(marked(), 151));
+    }
+
+    #[test]
+    fn a_nic_whose_pcie_link_was_slow_opens_none_where_its_switch_is_read_later() {
+        const PCIE: &str = "pcie/n1:0000:10:00.0";
+        let slow = |on: &str| {
+            let found = found(slow_receiver::NAME, &SLOW_RECEIVER, on, &[]);
+            BTreeMap::from([(part(on), vec![found])])
+        };
+        let at = |seconds: u64| Timestamp(seconds * 1_000);
+        let (fabric, mut known) = (fabric(), AfterEffects::default());
+        let mut after = |groups, open: bool, seconds| {
+            let after = known.among(&fabric, &groups, |_| open, at(seconds));
+            !after.is_empty()
+        };
+        assert!(!after(slow(NIC), false, 0));
+        assert!(!after(slow(PCIE), true, 10));
+        let unready = || {
+            let found = found("error-counters", &RECEIVER_NOT_READY, "host/n1", &[]);
+            BTreeMap::from([(part("host/n1"), vec![found])])
+        };
+        let both = [slow(PCIE), unready()].into_iter().flatten();
+        let both = both.flat_map(|(_, found)| found).collect();
+        assert!(!after(BTreeMap::from([(part(PCIE), both)]), true, 10));
+        assert!(after(unready(), false, 130) && !after(unready(), false, 131));
+        assert!(!after(slow(NIC), false, 41), "it is still slow");
     }
 }

@@ -35,7 +35,8 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
     let others: Vec<&Finding> = findings.iter().filter(|found| !of_ends(found)).collect();
     let mut explained = slow_behind_pcie(fabric, findings);
     explained.extend(busy_for_lost(findings));
-    explained.extend(unready_behind_slow(findings));
+    let unready = unready_behind_slow(findings, &explained);
+    explained.extend(unready);
     if others.is_empty() {
         return explained;
     }
@@ -88,19 +89,27 @@ fn busy_for_lost(findings: &[Finding]) -> BTreeMap<Part, Part> {
 }
 
 /// Hosts of which only is found that receive buffers are missing, each with a NIC of theirs, or its PCIe link, that back-pressures its
-/// switch: completions are late there, and so are the buffers that they free.
-fn unready_behind_slow(findings: &[Finding]) -> BTreeMap<Part, Part> {
+/// switch, or with what that one waits for: completions are late there, and so are the buffers that they free.
+fn unready_behind_slow(
+    findings: &[Finding],
+    explained: &BTreeMap<Part, Part>,
+) -> BTreeMap<Part, Part> {
+    let unready = of_class(findings, &RECEIVER_NOT_READY);
+    let unready: Vec<_> = unready
+        .filter(|own| matches!(own.part, Part::Host(_)))
+        .collect();
+    if unready.is_empty() {
+        return BTreeMap::new();
+    }
     let slow = [&SLOW_RECEIVER, &PFC_STORM].map(|class| of_class(findings, class));
     let is_nic = |own: &&Evidence| matches!(own.part, Part::Nic(..) | Part::PcieLink(..));
     let slow: Vec<_> = slow.into_iter().flatten().filter(is_nic).collect();
-    let pairs = of_class(findings, &RECEIVER_NOT_READY).filter_map(|unready| {
-        let mut of_host = findings.iter().map(|found| &found.evidence);
-        let is_other = |own: &Evidence| own.part == unready.part && own.class != unready.class;
-        let nic = slow
-            .iter()
-            .find(|nic| nic.part.node() == unready.part.node())?;
-        let is_host = matches!(unready.part, Part::Host(_));
-        (is_host && !of_host.any(is_other)).then(|| (unready.part.clone(), nic.part.clone()))
+    let pairs = unready.into_iter().filter_map(|own| {
+        let nic = slow.iter().find(|nic| nic.part.node() == own.part.node())?;
+        let root = explained.get(&nic.part).unwrap_or(&nic.part);
+        let mut all = findings.iter().map(|found| &found.evidence);
+        let is_other = |other: &Evidence| other.part == own.part && other.class != own.class;
+        (!all.any(is_other)).then(|| (own.part.clone(), root.clone()))
     });
     pairs.collect()
 }
@@ -295,6 +304,13 @@ pub(crate) mod tests {
             assert_eq!(explained(&RECEIVER_NOT_READY, slow), Some(part(slow)));
         }
         assert_eq!(explained(&RECEIVER_NOT_READY, "nic/n2:mlx5_0"), None);
+        let behind_gpu = [
+            found("test", &RECEIVER_NOT_READY, "host/n1", &[]),
+            found("test", &SLOW_RECEIVER, NIC, &[]),
+            found("test", &PCIE_ERRORS, "gpu/n1:1", &[]),
+        ];
+        let root = explained_by_others(&fabric(), &behind_gpu).remove(&part("host/n1"));
+        assert_eq!(root, Some(part("gpu/n1:1")));
         // The host has trouble of its own.
         assert_eq!(explained(&GPU_SLOW, NIC), None);
     }
