@@ -45,6 +45,8 @@ struct Held {
     is_in_repair: bool,
     /// When its node was last off.
     off: Option<Timestamp>,
+    /// Whether it waits only because the node's next report was overdue.
+    is_early: bool,
 }
 
 impl Held {
@@ -103,10 +105,12 @@ impl Reseats {
             };
             let is_in_repair = is_in_repair(host.0);
             if may_wait(host, is_off(host.1, now), is_in_repair) {
+                let is_early = may_be_off(host.1, now) && !is_off(host.1, now);
                 let new = Held {
                     since: now,
                     is_in_repair,
                     off: None,
+                    is_early,
                 };
                 self.0.entry((*part).clone()).or_insert(new);
             }
@@ -121,8 +125,9 @@ impl Reseats {
             };
             held.see(host.1, now);
             let is_off = held.is_off(now);
+            held.is_early &= !is_off;
             // A node that boots has no past, and its switch may be read later.
-            let is_unused = !any_is_busy(host.1) && !runs_job(host, is_off);
+            let is_unused = !any_is_busy(host.1) && !runs_job(host, is_off) && !held.is_early;
             !flapping.contains(part)
                 && held.has_time(now)
                 && (is_unused || may_wait(host, is_off, held.is_in_repair))
@@ -306,6 +311,13 @@ mod tests {
             false,
             122
         ));
+        // It was only late, and has computed until shortly before.
+        let (mut reseats, mut history) = (Reseats::default(), switched_off(100));
+        assert!(waits_now(&mut reseats, &history, false, 122));
+        let node: NodeName = "node-1".parse().expect("a name");
+        let page = "railscope_gpu_utilization_ratio{gpu=\"0\"} 0\n";
+        history.node_mut(&node).ingest(page, at(123));
+        assert!(!waits_now(&mut reseats, &history, false, 125));
     }
 
     /// The switch shows the ports of a node that has booted to be down until its driver has them up.
