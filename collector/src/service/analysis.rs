@@ -21,7 +21,7 @@ use crate::mapping::{ReportedHost, Translation};
 use crate::persist::Past;
 use crate::serve::otlp::IncidentEvents;
 use crate::sources::identity::Identities;
-use crate::sources::node_names::ReportedNames;
+use crate::sources::node_names::{ReportedNames, names_host};
 use crate::sources::targets::{KnownTargets, own_on_switch};
 use crate::status::{ScrapeResult, Snapshot, State};
 use crate::store::source_id::{Speaker, Subject};
@@ -204,7 +204,9 @@ impl Analysis {
     ) -> BTreeSet<NodeName> {
         if let (Some(Subject::Node(listed)), Some(host)) = (&target.about, &translation.host) {
             let of_kind = self.foreign_identities.entry(speaker.precedence);
-            if let Some(why) = of_kind.or_default().refusal_by_name(listed, &host.name) {
+            if names_host(&host.name)
+                && let Some(why) = of_kind.or_default().refusal_by_name(listed, &host.name)
+            {
                 refuse(state, target, ScrapeResult::OtherNode, &why);
                 return BTreeSet::new();
             }

@@ -26,6 +26,12 @@ const HOST_LABELS: [(&str, &str); 5] = [
 /// Part of the names of pods of exporters that do not share the network of their host; it is no name of a node.
 const OF_POD: &str = "exporter";
 
+/// Whether a reported name is that of a host: neither the default one nor a pod's.
+pub(crate) fn names_host(name: &str) -> bool {
+    let is_unset = name.parse().is_ok_and(|name| is_unset_host_name(&name));
+    !is_unset && !name.contains(OF_POD)
+}
+
 /// Whether two names are of one host: whole names if both have a domain.
 pub(crate) fn is_same_host(one: &str, other: &str) -> bool {
     if one.contains('.') && other.contains('.') {
@@ -154,7 +160,7 @@ impl ReportedNames {
         // Its exporters may report it with and without its domain.
         let known = self.unlisted.get(listed);
         let is_known = known.is_some_and(|known| is_same_host(known.as_str(), host));
-        if is_known || is_unset_host_name(&name) || host.contains(OF_POD) {
+        if is_known || !names_host(host) {
             return false;
         }
         self.unlisted.insert(listed.clone(), name);
