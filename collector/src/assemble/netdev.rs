@@ -112,6 +112,14 @@ pub(crate) fn nic_of(
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
 }
 
+/// PCI address of an RDMA device, where an interface of it reports one.
+pub(crate) fn address_of(history: &NodeHistory, device: &RdmaDevice) -> Option<PciAddress> {
+    history.series(&NIC).find_map(|(labels, _)| {
+        let (pci, nic) = nic_of(history, labels.values().next()?)?;
+        pci.filter(|_| nic == *device)
+    })
+}
+
 /// The RDMA device at this address: the one whose name reports it, or whose number is its place.
 fn device_at(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     let by_name = devices(history).find(|device| address_in(device) == Some(pci));

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use railscope_model::metric::{
-    SWITCH_PORT_ECN_MARKED, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS,
+    NIC, SWITCH_PORT_ECN_MARKED, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS,
     SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_UP,
 };
 
 use railscope_model::identity::Part;
+
+use railscope_model::reading::{Labels, NodeReading};
 
 use super::{Lab, at, leaves};
 use crate::classes::UPLINK_DOWN;
@@ -182,11 +184,12 @@ fn a_nic_that_pauses_its_switch_is_named_by_the_counter_of_the_switch() {
 #[test]
 fn pause_of_one_priority_says_nothing_of_the_past_of_another() {
     // Of a NIC by priority: before, and in the last 40 of 110 seconds.
-    let told = |shares: [(&str, f64, f64); 2]| {
+    let told = |shares: [(&str, f64, f64); 2], has_address: bool| {
         let mut lab = leaves();
         for host in 0..8_u16 {
             lab.host(&format!("n{host}"), ("b", 10 + host));
         }
+        let n0 = "n0".parse().expect("a name");
         for reading in 0..11 {
             for port in 10..18 {
                 let port = port.to_string();
@@ -199,12 +202,26 @@ fn pause_of_one_priority_says_nothing_of_the_past_of_another() {
                 lab.add("b", &SWITCH_PORT_TRANSMIT_BYTES, &[&port], 2e11);
             }
             lab.read();
+            let mut reading = NodeReading::default();
+            let place = if has_address { "0000:18:00.0" } else { "" };
+            let labels = NIC.labels.iter().map(|label| match *label {
+                "netdev" => "eth0",
+                "device" => "mlx5_0",
+                "pci" => place,
+                _ => "",
+            });
+            reading.push(&NIC, &Labels::new(labels), true);
+            let history = lab.history.node_mut(&n0);
+            history.ingest_reading(&reading, at(lab.seconds));
         }
         lab.said_by(slow_receiver::build)
     };
-    assert!(told([("0", 0.0, 0.0), ("3", 0.05, 0.05)]).is_empty());
+    assert!(told([("0", 0.0, 0.0), ("3", 0.05, 0.05)], false).is_empty());
     let slow = ["slow-receiver nic/n0:mlx5_0"];
-    assert_eq!(told([("0", 0.02, 0.02), ("3", 0.0, 0.08)]), slow);
+    assert_eq!(told([("0", 0.02, 0.02), ("3", 0.0, 0.08)], false), slow);
+    // Its node reports where it is.
+    let slow = ["slow-receiver pcie/n0:0000:18:00.0"];
+    assert_eq!(told([("0", 0.02, 0.02), ("3", 0.0, 0.08)], true), slow);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use railscope_model::metric::{
 use super::own_past::{BackPressure, OwnPast, Storms};
 use super::pauses::{NOTHING, Pausing, far, is_narrow, share, stalled_share};
 use super::{Holds, MIN_PAUSE};
+use crate::assemble::netdev::address_of;
 use crate::detect::detector::View;
 use crate::store::{NodeHistory, Window};
 
@@ -103,6 +104,7 @@ fn holds<'a>(
     let carried = bytes.and_then(share).zip(speed);
     let nic = view.history.node(node);
     let nic = nic.filter(|nic| nic.is_current(view.now));
+    let pci = pci.or_else(|| address_of(nic?, device));
     let pausing = Pausing {
         back_pressure: BackPressure {
             rate: port.share,
@@ -112,7 +114,7 @@ fn holds<'a>(
         receives_nothing: carried.is_some_and(|(bytes, speed)| bytes < NOTHING * speed),
         is_stormy: false,
         stalled: nic.and_then(|nic| stalled_share(nic, device)),
-        has_narrow_link: nic.zip(*pci).is_some_and(|(nic, pci)| is_narrow(nic, pci)),
+        has_narrow_link: nic.zip(pci).is_some_and(|(nic, pci)| is_narrow(nic, pci)),
     };
     let (storm, share) = pausing.classify((&vertex.part, priority), (past, storms), view.now)?;
     Some(Holds {
@@ -124,7 +126,7 @@ fn holds<'a>(
             100.0 * usual
         ),
         device: device.clone(),
-        pci: *pci,
+        pci,
         signal: &SWITCH_PORT_PFC_PAUSE_SECONDS,
         share: Some(share.min(1.0)),
         ticks: 0.0,
