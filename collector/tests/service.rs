@@ -14,6 +14,14 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+/// Serves these routes; their address.
+async fn serve(app: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
+    let address = listener.local_addr().expect("address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address.to_string()
+}
+
 /// Serves a page for each node; `bad` has a line that cannot be read.
 async fn exporters() -> String {
     let page = |Path(node): Path<String>| async move {
@@ -24,11 +32,7 @@ async fn exporters() -> String {
             up.to_owned()
         }
     };
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
-    let address = listener.local_addr().expect("address");
-    let app = Router::new().route("/{node}/metrics", get(page));
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    address.to_string()
+    serve(Router::new().route("/{node}/metrics", get(page))).await
 }
 
 /// A service that runs.
@@ -136,10 +140,7 @@ async fn a_node_that_has_lost_a_port_is_asked_again_between_two_turns() {
         let up = usize::from(scrapes.fetch_add(1, Ordering::Relaxed) == 0);
         async move { format!("railscope_rdma_port_up{{device=\"mlx5_0\",port=\"1\"}} {up}\n") }
     };
-    let exporter = TcpListener::bind("127.0.0.1:0").await.expect("port");
-    let address = exporter.local_addr().expect("address");
-    let app = Router::new().route("/metrics", get(page));
-    tokio::spawn(async move { axum::serve(exporter, app).await });
+    let address = serve(Router::new().route("/metrics", get(page))).await;
     let config = format!(
         "[scrape]\ninterval = \"6s\"\n[[targets]]\nnode = \"n1\"\nurl = \"http://{address}/metrics\"\n"
     );
@@ -165,11 +166,7 @@ async fn foreign_exporters() -> String {
         };
         page.to_owned()
     };
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
-    let address = listener.local_addr().expect("address");
-    let app = Router::new().route("/{path}", get(page));
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    address.to_string()
+    serve(Router::new().route("/{path}", get(page))).await
 }
 
 /// Pages of node_exporter; the host that each names is the path.
@@ -178,11 +175,7 @@ async fn hosts() -> String {
         let state = "node_infiniband_state_id{device=\"mlx5_0\",port=\"1\"} 4";
         format!("{state}\nnode_uname_info{{nodename=\"{host}\",release=\"6.1\"}} 1\n")
     };
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
-    let address = listener.local_addr().expect("address");
-    let app = Router::new().route("/{host}", get(page));
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    address.to_string()
+    serve(Router::new().route("/{host}", get(page))).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
