@@ -1,6 +1,6 @@
-//! InfiniBand: ports between switches that wait for credits; leaves that hold up their hosts.
+//! InfiniBand: ports between switches that wait for credits; leaves that back-pressure their hosts.
 
-mod held;
+mod congested;
 
 use railscope_model::fabric::{Link, Witness};
 use railscope_model::metric::{

@@ -1,8 +1,8 @@
 //! What ports of switches report about the switch: packets that it drops, uplinks of which it uses
-//! only some, queues that stand, a port that drops alone, ports that wait for credits, a leaf that holds up its hosts.
+//! only some, queues that stand, a port that drops alone, ports that wait for credits, a leaf that back-pressures its hosts.
 
+mod congested_leaf;
 mod drops;
-mod held_hosts;
 mod lone_drops;
 mod past;
 mod standing_queue;
@@ -16,7 +16,7 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_WAIT,
 };
 
-use self::held_hosts::{HeldHosts, Means};
+use self::congested_leaf::{CongestedLeaf, Means};
 use self::lone_drops::Drops;
 use self::standing_queue::Queues;
 use self::waiting_cable::Waiting;
@@ -52,7 +52,7 @@ struct SwitchPorts {
     queues: Queues,
     drops: Drops,
     waiting: Waiting,
-    held: [HeldHosts; 2],
+    congested: [CongestedLeaf; 2],
 }
 
 /// Builds the detector.
@@ -66,7 +66,7 @@ pub fn build() -> Box<dyn Detector> {
         queues: Queues::default(),
         drops: Drops::default(),
         waiting: Waiting::default(),
-        held: [Means::Pause, Means::Credits].map(HeldHosts::new),
+        congested: [Means::Pause, Means::Credits].map(CongestedLeaf::new),
     })
 }
 
@@ -83,8 +83,8 @@ impl Detector for SwitchPorts {
         self.queues.find(view, out);
         self.drops.find(view, out);
         self.waiting.find(view, out);
-        for held in &mut self.held {
-            held.find(view, out);
+        for leaf in &mut self.congested {
+            leaf.find(view, out);
         }
     }
 
@@ -112,9 +112,9 @@ impl Detector for SwitchPorts {
             .contains(&signal)
         {
             Explanation {
-                check: "A leaf holds up what its hosts send, although it waits for none of them.",
-                threshold: held_hosts::words(),
-                clears: "It holds them up no longer than other leaves.",
+                check: "A leaf back-pressures its hosts, although it waits for none of them.",
+                threshold: congested_leaf::words(),
+                clears: "They wait no longer than hosts of other leaves.",
             }
         } else if class == &PATH_SLOW {
             Explanation {
@@ -139,7 +139,7 @@ impl Detector for SwitchPorts {
     fn rules(&self) -> Vec<Rule> {
         let uplinks = hashing().into_iter().chain([window()]).collect();
         let [qos, lossy] = drops::rules();
-        let [by_pause, by_credits] = held_hosts::rules();
+        let [by_pause, by_credits] = congested_leaf::rules();
         vec![
             qos,
             lossy,

@@ -1,6 +1,7 @@
 //! What still shows of a fault that is over. The window of probes and transports is longer than that of the counters that named its part,
 //! so that past losses would open a separate incident once the counters are quiet; GPUs that were slow because of their
-//! host cool down one after another; receive buffers that were missing are counted for longer than their NIC is slow; and a cable that is put back where it belongs loses its link once more.
+//! host cool down one after another; receive buffers that were missing are counted for longer than their NIC is slow; and a cable
+//! that is put back where it belongs loses its link once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 

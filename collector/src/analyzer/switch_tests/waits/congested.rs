@@ -1,4 +1,4 @@
-//! Leaves that hold up their hosts.
+//! Leaves that back-pressure their hosts.
 
 use railscope_model::metric::{
     RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_WAIT, SWITCH_PORT_ECN_MARKED,
@@ -31,7 +31,7 @@ const USUAL: f64 = 0.002;
 const BYTES: f64 = 2e11;
 /// Of a cable to the spine, bytes a second.
 const SPEED: f64 = 5e10;
-const HELD: Scene = Scene {
+const SLOWED: Scene = Scene {
     paused: [0.15, USUAL],
     hosts: 6,
     sent: 0.6,
@@ -51,8 +51,8 @@ fn named(scene: Scene) -> Vec<String> {
         for (leaf, paused) in [("a", scene.paused[0]), ("b", scene.paused[1])] {
             for host in 0..6 {
                 let port = (10 + host).to_string();
-                let is_held = is_late && (leaf == "b" || host < scene.hosts);
-                let share = if is_held { paused } else { USUAL };
+                let is_slowed = is_late && (leaf == "b" || host < scene.hosts);
+                let share = if is_slowed { paused } else { USUAL };
                 let sent = if is_late { scene.sent } else { 1.0 };
                 lab.add(leaf, &SWITCH_PORT_RECEIVE_BYTES, &[&port], BYTES * sent);
                 pause(&mut lab, leaf, &port, "transmit", share);
@@ -89,58 +89,64 @@ fn pause(lab: &mut Lab, switch: &str, port: &str, direction: &str, share: f64) {
 }
 
 #[test]
-fn a_leaf_that_holds_up_its_hosts_alone_is_named_or_the_cable_that_marks() {
-    assert_eq!(named(HELD), ["path-slow switch/a"]);
+fn a_leaf_that_back_pressures_its_hosts_alone_is_named_or_the_cable_that_marks() {
+    assert_eq!(named(SLOWED), ["path-slow switch/a"]);
     let marking = Scene {
         marked: 1e5,
-        ..HELD
+        ..SLOWED
     };
     assert_eq!(named(marking), ["path-slow link/a:1"]);
     for (scene, why) in [
         (
-            Scene { hosts: 2, ..HELD },
+            Scene { hosts: 2, ..SLOWED },
             "two hosts may wait for a receiver",
         ),
-        (Scene { sent: 1.1, ..HELD }, "the job is busier"),
+        (
+            Scene {
+                sent: 1.1,
+                ..SLOWED
+            },
+            "the job is busier",
+        ),
         (
             Scene {
                 paused: [0.15; 2],
-                ..HELD
+                ..SLOWED
             },
             "both leaves wait",
         ),
         (
             Scene {
                 paused: [0.0055, USUAL],
-                ..HELD
+                ..SLOWED
             },
             "little more than before",
         ),
         (
             Scene {
                 pausing: [0.2, 0.0],
-                ..HELD
+                ..SLOWED
             },
             "it waits for a receiver",
         ),
         (
             Scene {
                 pausing: [0.0, 0.2],
-                ..HELD
+                ..SLOWED
             },
             "it waits for the spine",
         ),
         (
             Scene {
                 passes_on: 0.0,
-                ..HELD
+                ..SLOWED
             },
             "all traffic stays on the leaf",
         ),
         (
             Scene {
                 passes_on: 2.0,
-                ..HELD
+                ..SLOWED
             },
             "its cables are full",
         ),

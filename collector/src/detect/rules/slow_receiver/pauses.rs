@@ -305,7 +305,7 @@ pub(super) fn received<'a>(history: &'a NodeHistory, device: &RdmaDevice) -> Opt
 }
 
 /// The series of a metric that a NIC has.
-fn of_device<'a>(
+pub(in crate::detect::rules) fn of_device<'a>(
     history: &'a NodeHistory,
     device: &RdmaDevice,
     metric: &'static Metric,

@@ -1,9 +1,8 @@
-//! A leaf that holds up what its hosts send, although it waits for none of them: too little gets away over its cables to other
-//! switches.
+//! A leaf that back-pressures its hosts, although it waits for none of them: too little gets away over its cables to other switches.
 //!
 //! A queue before a cable that lets less through than its speed fills the leaf, which then pauses its hosts, or gives them no
-//! credits. The counters of the cable itself may show nothing: its port sends all that it can. A slow receiver holds up those that
-//! send to it, on every leaf; a busy job sends more than before, not less.
+//! credits. The counters of the cable itself may show nothing: its port sends all that it can. A slow receiver back-pressures those
+//! that send to it, on every leaf; a busy job sends more than before, not less.
 
 mod numbers;
 
@@ -17,15 +16,14 @@ use railscope_model::metric::{
     SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED,
     SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
-use railscope_model::units::LinkSpeed;
 
 use self::numbers::{
-    ELSEWHERE, FULL, HELD_SECONDS, IDLE, MARKED, MIN_HELD, MIN_PAUSED, MIN_TICKS, MOST_OF_LEAF,
-    MOST_SENT, PASSED_ON,
+    ELSEWHERE, IDLE, MARKED, MIN_HOSTS, MIN_PAUSED, MOST_OF_LEAF, MOST_SENT, PASSED_ON,
 };
 pub(super) use self::numbers::{rules, words};
 use super::past::{Lane, NEW, REMEMBERED_SECONDS, before};
 use super::standing_queue::is_to_switch;
+use super::waiting_cable::{MIN_TICKS, WAIT_SECONDS, has_stopped, is_full, rate};
 use crate::assemble::netdev::nic_of;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
@@ -33,10 +31,10 @@ use crate::detect::detector::{Evidence, View};
 use crate::detect::ecn_marks::marked_share;
 use crate::detect::peers::median;
 use crate::detect::port_series::cable_at;
-use crate::detect::rules::slow_receiver::pauses::pause_of;
-use crate::store::{Increase, NodeHistory, Window};
+use crate::detect::rules::slow_receiver::pauses::{of_device, pause_of};
+use crate::store::{NodeHistory, Window};
 
-/// How a leaf holds up a host.
+/// How a leaf back-pressures a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Means {
     Pause,
@@ -45,7 +43,7 @@ pub(super) enum Means {
 }
 
 impl Means {
-    /// What the finding is told by.
+    /// The metric of the finding.
     pub(super) const fn signal(self) -> &'static Metric {
         match self {
             Self::Pause => &SWITCH_PORT_PFC_PAUSE_SECONDS,
@@ -60,91 +58,68 @@ impl Means {
         }
     }
 
-    fn words(self, held: f64) -> String {
+    fn words(self, wait: f64) -> String {
         match self {
-            Self::Pause => format!("pauses them for {:.1} % of the time", 100.0 * held),
+            Self::Pause => format!("pauses them for {:.1} % of the time", 100.0 * wait),
             Self::Credits => format!(
                 "lets them wait for credits for {:.0} million ticks a second",
-                1e-6 * held
+                1e-6 * wait
             ),
         }
     }
 }
 
-/// A port of a host that its leaf holds up.
-struct Host<'a> {
+/// A port of a host that its leaf back-pressures.
+struct HostPort<'a> {
     lane: Lane,
-    /// Whose port it is, if that is known.
-    node: Option<NodeName>,
+    /// The name of its host, or of the leaf's port where that is not known.
+    host: String,
     /// Share of the time, or ticks a second.
-    held: f64,
+    wait: f64,
     counter: Window<'a>,
     /// Bytes a second.
     sent: f64,
     bytes: Window<'a>,
 }
 
-impl<'a> Host<'a> {
-    /// If it is held up.
-    fn of(
-        (lane, node): (Lane, Option<NodeName>),
-        held: f64,
-        counter: Window<'a>,
-        bytes: Window<'a>,
-    ) -> Option<Self> {
-        Some(Self {
-            sent: rate(bytes, HELD_SECONDS[0])?,
-            lane,
-            node,
-            held,
-            counter,
-            bytes,
-        })
-    }
+/// How long a port waits, if that is long.
+fn long_wait(counter: Window<'_>, means: Means) -> Option<f64> {
+    let [wait, newest] = WAIT_SECONDS.map(|seconds| rate(counter, seconds));
+    let is_long = |wait: &f64| *wait >= means.least();
+    newest.filter(is_long)?;
+    wait.filter(is_long)
 }
 
-/// How long a port is held up, if it is.
-fn held(counter: Window<'_>, means: Means) -> Option<f64> {
-    let [held, newest] = HELD_SECONDS.map(|seconds| rate(counter, seconds));
-    let is_held = |held: &f64| *held >= means.least();
-    newest.filter(is_held)?;
-    held.filter(is_held)
-}
-
-fn rate(counter: Window<'_>, seconds: f64) -> Option<f64> {
-    counter.newest_increase(seconds).map(Increase::rate)
-}
-
-/// A leaf with hosts that it holds up.
+/// A leaf with hosts that it back-pressures.
 struct Leaf {
     switch: SwitchName,
-    /// Ports that are held up longer than before although they send less, and how many hosts these are of.
-    held: usize,
+    /// Ports that wait far longer than before although they send less, and how many hosts these are of.
+    slowed: usize,
     hosts: usize,
     /// Mean wait of these ports.
     wait: f64,
-    /// By how much the wait has grown, of all ports that are held up.
+    /// By how much the wait of all its hosts' ports that wait long has grown.
     growth: f64,
-    /// Bytes a second that ports that are held up send: in all, and the median one.
+    /// Bytes a second that those ports send: in all, and the median one.
     sent: f64,
     usual: f64,
 }
 
-/// What a host's port did before it was held up longer.
+/// What a host's port did before it waited far longer.
 struct Before {
     wait: f64,
     sent: f64,
-    /// When it was last held up longer.
+    /// When it last waited far longer.
     last: Timestamp,
 }
 
-/// The leaves that hold up hosts by one means, and what the hosts' ports did before.
-pub(super) struct HeldHosts {
+/// The leaves that back-pressure hosts by one means, and what the hosts' ports did before.
+pub(super) struct CongestedLeaf {
     means: Means,
     before: BTreeMap<Lane, Before>,
 }
 
-impl HeldHosts {
+impl CongestedLeaf {
     pub(super) const fn new(means: Means) -> Self {
         Self {
             means,
@@ -152,27 +127,27 @@ impl HeldHosts {
         }
     }
 
-    /// The leaf that holds up its hosts, or the cable of it that is the reason.
+    /// The leaf that back-pressures its hosts, or the cable of it that is the reason.
     pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         self.before
             .retain(|_, before| view.now.seconds_since(before.last) <= REMEMBERED_SECONDS);
-        let hosts = match self.means {
+        let ports = match self.means {
             Means::Pause => paused(view),
             Means::Credits => without_credits(view),
         };
-        let leaves = hosts.chunk_by(|a, b| a.lane.0 == b.lane.0);
-        let mut leaves: Vec<_> = leaves.map(|hosts| self.leaf(view, hosts)).collect();
+        let leaves = ports.chunk_by(|a, b| a.lane.0 == b.lane.0);
+        let mut leaves: Vec<_> = leaves.map(|ports| self.leaf(view, ports)).collect();
         leaves.sort_by(|a, b| b.growth.total_cmp(&a.growth));
         let next = leaves.get(1).map_or(0.0, |next| next.growth);
         let first = leaves
             .first()
-            .filter(|first| first.hosts >= MIN_HELD && next <= ELSEWHERE * first.growth);
+            .filter(|first| first.hosts >= MIN_HOSTS && next <= ELSEWHERE * first.growth);
         let Some((leaf, history)) = first.and_then(|leaf| Some((leaf, fresh(view, &leaf.switch)?)))
         else {
             return;
         };
-        let sending = sending(view, (leaf, history)).max(leaf.held);
-        if leaf.held as f64 >= MOST_OF_LEAF * sending as f64
+        let sending = sending(view, (leaf, history)).max(leaf.slowed);
+        if leaf.slowed as f64 >= MOST_OF_LEAF * sending as f64
             && passes_on(view, (leaf, history))
             && waits_for_none(view, (leaf, history), self.means)
         {
@@ -180,21 +155,20 @@ impl HeldHosts {
         }
     }
 
-    fn leaf(&mut self, view: &View<'_>, ports: &[Host<'_>]) -> Leaf {
-        let (mut growth, mut held, mut hosts) = (0.0, Vec::new(), BTreeSet::new());
+    fn leaf(&mut self, view: &View<'_>, ports: &[HostPort<'_>]) -> Leaf {
+        let (mut growth, mut waits, mut hosts) = (0.0, Vec::new(), BTreeSet::new());
         for port in ports {
-            let (longer, is_new) = self.growth(view, port);
+            let (longer, is_slowed) = self.growth(view, port);
             growth += longer;
-            if is_new {
-                held.push(port.held);
-                let node = port.node.as_ref().map(NodeName::as_str);
-                hosts.insert(node.unwrap_or(&port.lane.1));
+            if is_slowed {
+                waits.push(port.wait);
+                hosts.insert(&port.host);
             }
         }
         Leaf {
             switch: ports[0].lane.0.clone(),
-            wait: held.iter().sum::<f64>() / held.len().max(1) as f64,
-            held: held.len(),
+            wait: waits.iter().sum::<f64>() / waits.len().max(1) as f64,
+            slowed: waits.len(),
             hosts: hosts.len(),
             growth,
             sent: ports.iter().map(|port| port.sent).sum(),
@@ -202,24 +176,24 @@ impl HeldHosts {
         }
     }
 
-    /// By how much longer than before a port is held up, and whether that is new, although it sends less. A port may always wait:
-    /// what it did before is kept only while that is longer.
-    fn growth(&mut self, view: &View<'_>, host: &Host<'_>) -> (f64, bool) {
-        let known = self.before.get(&host.lane);
+    /// By how much longer than before a port waits, and whether that is far longer although it sends less. A port may always wait:
+    /// what it did before is kept only while it waits far longer.
+    fn growth(&mut self, view: &View<'_>, port: &HostPort<'_>) -> (f64, bool) {
+        let known = self.before.get(&port.lane);
         let known = known.map(|known| [known.wait, known.sent]).or_else(|| {
-            let [wait, sent] = [host.counter, host.bytes].map(|counter| before(counter, view.now));
+            let [wait, sent] = [port.counter, port.bytes].map(|counter| before(counter, view.now));
             Some([wait?, sent?])
         });
         let Some([wait, sent]) = known else {
             return (0.0, false);
         };
-        let is_new = host.held >= NEW * wait && host.sent <= MOST_SENT * sent;
-        if is_new {
+        let is_slowed = port.wait >= NEW * wait && port.sent <= MOST_SENT * sent;
+        if is_slowed {
             let last = view.now;
             self.before
-                .insert(host.lane.clone(), Before { wait, sent, last });
+                .insert(port.lane.clone(), Before { wait, sent, last });
         }
-        ((host.held - wait).max(0.0), is_new)
+        ((port.wait - wait).max(0.0), is_slowed)
     }
 }
 
@@ -230,7 +204,7 @@ fn fresh<'a>(view: &View<'a>, leaf: &SwitchName) -> Option<&'a NodeHistory> {
 }
 
 /// Hosts' ports that their leaves pause, by leaf: as the leaf counts it, or the host where it does not.
-fn paused<'a>(view: &View<'a>) -> Vec<Host<'a>> {
+fn paused<'a>(view: &View<'a>) -> Vec<HostPort<'a>> {
     let mut all = Longest::default();
     let mut counting = BTreeSet::new();
     for (switch, history) in view.history.fresh_switches(view.now) {
@@ -243,12 +217,12 @@ fn paused<'a>(view: &View<'a>) -> Vec<Host<'a>> {
             let [port, _, "transmit"] = labels[..] else {
                 continue;
             };
-            if let Some(held) = held(pause, Means::Pause)
-                && let Some(node) = host_at(view, switch, port)
+            if let Some(wait) = long_wait(pause, Means::Pause)
+                && let Some(host) = host_at(view, switch, port)
             {
                 let bytes = history.window(&SWITCH_PORT_RECEIVE_BYTES, &[port]);
                 let lane = (switch.clone(), port.to_owned(), String::new());
-                all.add((lane, node), held, pause, bytes);
+                all.add((lane, host), wait, pause, bytes);
             }
         }
     }
@@ -262,14 +236,14 @@ fn paused<'a>(view: &View<'a>) -> Vec<Host<'a>> {
         }
         for ([netdev, _, direction], pause) in pause_of(history) {
             if direction == "receive"
-                && let Some(held) = held(pause, Means::Pause)
+                && let Some(wait) = long_wait(pause, Means::Pause)
                 && let Some((_, device)) = nic_of(history, netdev)
                 && let Some(leaf) = only_leaf(view.fabric, node, &device)
                 && !counting.contains(&leaf)
             {
                 let lane = (leaf, format!("{node}/{device}"), String::new());
-                let bytes = sent_by(history, &device);
-                all.add((lane, Some(node.clone())), held, pause, bytes);
+                let bytes = of_device(history, &device, &RDMA_PORT_TRANSMIT_BYTES).next();
+                all.add((lane, node.to_string()), wait, pause, bytes);
             }
         }
     }
@@ -277,53 +251,59 @@ fn paused<'a>(view: &View<'a>) -> Vec<Host<'a>> {
 }
 
 /// Hosts' ports that wait for credits, by leaf.
-fn without_credits<'a>(view: &View<'a>) -> Vec<Host<'a>> {
+fn without_credits<'a>(view: &View<'a>) -> Vec<HostPort<'a>> {
     let mut all = Longest::default();
     for (node, history) in view.history.fresh_nodes(view.now) {
         for (labels, wait) in history.moving(&RDMA_PORT_TRANSMIT_WAIT) {
-            if let Some(held) = held(wait, Means::Credits)
+            if let Some(long) = long_wait(wait, Means::Credits)
                 && let Some(Ok(device)) = labels.values().next().map(str::parse)
                 && let Some(leaf) = only_leaf(view.fabric, node, &device)
             {
                 let lane = (leaf, format!("{node}/{device}"), String::new());
-                let bytes = sent_by(history, &device);
-                all.add((lane, Some(node.clone())), held, wait, bytes);
+                let bytes = of_device(history, &device, &RDMA_PORT_TRANSMIT_BYTES).next();
+                all.add((lane, node.to_string()), long, wait, bytes);
             }
         }
     }
     all.0.into_values().collect()
 }
 
-/// Hosts' ports with what holds each up longest: priorities are paused apart.
+/// Hosts' ports with the longest wait of each: priorities are paused apart.
 #[derive(Default)]
-struct Longest<'a>(BTreeMap<Lane, Host<'a>>);
+struct Longest<'a>(BTreeMap<Lane, HostPort<'a>>);
 
 impl<'a> Longest<'a> {
     fn add(
         &mut self,
-        port: (Lane, Option<NodeName>),
-        held: f64,
+        (lane, host): (Lane, String),
+        wait: f64,
         counter: Window<'a>,
         bytes: Option<Window<'a>>,
     ) {
-        let known = self.0.get(&port.0).map_or(0.0, |host| host.held);
-        let host = bytes.and_then(|bytes| Host::of(port, held, counter, bytes));
-        if let Some(host) = host.filter(|host| host.held > known) {
-            self.0.insert(host.lane.clone(), host);
+        let known = self.0.get(&lane).map_or(0.0, |port| port.wait);
+        let sent = bytes.and_then(|bytes| Some((bytes, rate(bytes, WAIT_SECONDS[0])?)));
+        if let Some((bytes, sent)) = sent.filter(|_| wait > known) {
+            let port = HostPort {
+                lane: lane.clone(),
+                host,
+                wait,
+                counter,
+                sent,
+                bytes,
+            };
+            self.0.insert(lane, port);
         }
     }
 }
 
-/// The host at a port of a leaf, if that is known; `None` where the port leads to another switch. Hosts may not be in the fabric, as
-/// hypervisors of monitored guests are not.
-fn host_at(view: &View<'_>, leaf: &SwitchName, port: &str) -> Option<Option<NodeName>> {
-    let Some(cable) = cable_at(view.fabric, leaf, port) else {
-        return Some(None);
-    };
-    match &view.fabric.vertex(cable.peer).part {
-        Part::Switch(_) => None,
-        part => Some(part.node().cloned()),
-    }
+/// The name of the host at a port of a leaf, or of the port where the host is not in the fabric, as hypervisors of monitored guests
+/// are not; `None` where the port leads to another switch.
+fn host_at(view: &View<'_>, leaf: &SwitchName, port: &str) -> Option<String> {
+    let peer = cable_at(view.fabric, leaf, port).map(|cable| cable.peer);
+    let peer = peer.map(|peer| &view.fabric.vertex(peer).part);
+    let node = peer.and_then(Part::node).map(ToString::to_string);
+    let is_switch = matches!(peer, Some(Part::Switch(_)));
+    (!is_switch).then(|| node.unwrap_or_else(|| port.to_owned()))
 }
 
 /// The leaf of a NIC that is cabled to one switch alone.
@@ -337,16 +317,9 @@ fn only_leaf(fabric: &Fabric, node: &NodeName, device: &RdmaDevice) -> Option<Sw
     }
 }
 
-/// Bytes that a NIC sends.
-fn sent_by<'a>(history: &'a NodeHistory, device: &RdmaDevice) -> Option<Window<'a>> {
-    let mut ports = history.series(&RDMA_PORT_TRANSMIT_BYTES);
-    let own = ports.find(|(labels, _)| labels.values().next() == Some(device.as_str()));
-    own.map(|(_, window)| window)
-}
-
-/// How many ports of a leaf's hosts send as those that are held up do: as the leaf counts it, or else the hosts.
+/// How many ports of a leaf's hosts are not idle beside those that wait: as the leaf counts it, or else the hosts.
 fn sending(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory)) -> usize {
-    let sends = |bytes: Window<'_>| rate(bytes, HELD_SECONDS[0]) >= Some(IDLE * leaf.usual);
+    let sends = |bytes: Window<'_>| rate(bytes, WAIT_SECONDS[0]) >= Some(IDLE * leaf.usual);
     let of_hosts = history
         .moving(&SWITCH_PORT_RECEIVE_BYTES)
         .filter(|(labels, bytes)| {
@@ -357,7 +330,9 @@ fn sending(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory)) -> usize {
     if counted > 0 {
         return counted;
     }
-    let sent = nics_at(view, &leaf.switch).filter_map(|(history, nic)| sent_by(history, nic));
+    let nics = nics_at(view, &leaf.switch);
+    let sent =
+        nics.filter_map(|(history, nic)| of_device(history, nic, &RDMA_PORT_TRANSMIT_BYTES).next());
     sent.filter(|bytes| sends(*bytes)).count()
 }
 
@@ -379,21 +354,20 @@ fn nics_at<'a>(
 /// Whether a leaf is known to send on to other switches what its hosts send, over cables none of which is full: a switch by itself
 /// has no other cables, and what is full lets no more through.
 fn passes_on(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory)) -> bool {
-    let (mut all, mut is_full) = (0.0, false);
+    let (mut all, mut any_is_full) = (0.0, false);
     for (labels, bytes) in history.moving(&SWITCH_PORT_TRANSMIT_BYTES) {
         let port = labels.values().next().unwrap_or_default();
         let cable = cable_at(view.fabric, &leaf.switch, port);
         if let Some(cable) = cable
             && matches!(view.fabric.vertex(cable.peer).part, Part::Switch(_))
-            && let Some(sent) = rate(bytes, HELD_SECONDS[0])
+            && let Some(sent) = rate(bytes, WAIT_SECONDS[0])
         {
-            let of_cable = || cable.link.speed.map(LinkSpeed::bytes_per_second);
-            let speed = history.value(&SWITCH_PORT_SPEED, &[port]).or_else(of_cable);
+            let speed = history.value(&SWITCH_PORT_SPEED, &[port]);
             all += sent;
-            is_full |= sent > FULL * speed.unwrap_or(0.0);
+            any_is_full |= is_full(sent, speed, cable.link);
         }
     }
-    all >= PASSED_ON * leaf.sent && !is_full
+    all >= PASSED_ON * leaf.sent && !any_is_full
 }
 
 /// Whether a leaf is known to wait for no receiver and for no other switch itself.
@@ -407,7 +381,7 @@ fn waits_for_none(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory), means
         }
         Means::Credits => {
             let mut stopped = series(&SWITCH_PORT_SATURATED);
-            if stopped.any(|(_, stopped)| stopped.value() == Some(1.0)) {
+            if stopped.any(|(_, stopped)| has_stopped(Some(stopped))) {
                 return false;
             }
             let all = series(&SWITCH_PORT_TRANSMIT_WAIT);
@@ -424,7 +398,7 @@ fn waits_for_none(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory), means
         }
     }
     let is_short = |wait: &Window<'_>| {
-        let Some(now) = rate(*wait, HELD_SECONDS[0]) else {
+        let Some(now) = rate(*wait, WAIT_SECONDS[0]) else {
             return false;
         };
         let before = before(*wait, view.now).unwrap_or(0.0);
@@ -444,7 +418,7 @@ fn marking(
     for (labels, marked) in history.series(&SWITCH_PORT_ECN_MARKED) {
         let port = labels.values().next().unwrap_or_default();
         let bytes = history.window(&SWITCH_PORT_TRANSMIT_BYTES, &[port]);
-        let lately = |counter| rate(counter, HELD_SECONDS[0]);
+        let lately = |counter| rate(counter, WAIT_SECONDS[0]);
         if let Some(marked) = lately(marked)
             && let Some(bytes) = bytes.and_then(lately).filter(|bytes| *bytes > 0.0)
             && is_to_switch(view, leaf, port) == Some(true)
@@ -472,7 +446,7 @@ fn evidence(
     sending: usize,
     means: Means,
 ) -> Evidence {
-    let Leaf { switch, held, .. } = leaf;
+    let Leaf { switch, slowed, .. } = leaf;
     let marking = marking(view, (switch, history));
     let words = marking.as_ref().map_or_else(
         || "its cables to other switches let too little through".to_owned(),
@@ -486,7 +460,7 @@ fn evidence(
         // What flows lose depends on what else they wait for.
         effect: 0.0,
         statement: format!(
-            "{switch} holds up {held} of the {sending} ports of hosts that send through it: it {}, longer than before, although they send less and it waits for none of them itself; {words}.",
+            "{switch} back-pressures {slowed} of the {sending} ports of hosts that send through it: it {}, longer than before, although they send less and it waits for none of them itself; {words}.",
             means.words(leaf.wait)
         ),
         victims: gpus_behind(view.fabric, &part),

@@ -5,7 +5,7 @@
 //! well, or it sends at its full speed to where too many send at once. Flows that share a port by chance wait, too; their port
 //! sends more than the switch's others, and not less than before.
 
-use railscope_model::fabric::{LinkId, PartId};
+use railscope_model::fabric::{Link, LinkId, PartId};
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
     SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
@@ -22,9 +22,9 @@ use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, Window};
 
 /// The time over which ports are compared, and the newest part of it in which the port must wait as well.
-const WAIT_SECONDS: [f64; 2] = [60.0, 20.0];
+pub(super) const WAIT_SECONDS: [f64; 2] = [60.0, 20.0];
 /// Fewest ticks of waiting in a second that are evaluated: 10 % of the time where counters tick slowest.
-const MIN_TICKS: f64 = 1e6;
+pub(super) const MIN_TICKS: f64 = 1e6;
 /// How many times the median wait for each byte of busy ports between switches.
 const ABOVE_USUAL: f64 = 3.0;
 /// A port that sends less is not busy, bytes a second.
@@ -33,8 +33,8 @@ const MIN_SENT: f64 = 1e7;
 const MAX_OF_OTHERS: f64 = 1.2;
 /// Most that any other port of the next switch waits, compared with it.
 const PASSED_ON: f64 = 0.3;
-/// Share of its speed from which a port of the next switch is full: it holds up what comes to it without waiting itself.
-const FULL: f64 = 0.7;
+/// Share of its speed from which a port of the next switch is full: it back-pressures its senders without waiting itself.
+pub(super) const FULL: f64 = 0.7;
 /// Least that the port sent before, compared with now: what an idle port waited is no measure. Also least that another port sends now,
 /// compared with before: one that sends less leaves its traffic to the others.
 const SENT_BEFORE: f64 = 0.1;
@@ -129,7 +129,7 @@ fn of_others() -> Vec<Threshold> {
             "wait for each byte, compared with any port of another switch to the same next switch that waits longer than the median",
             ABOVE_USUAL,
             "times",
-            "a switch that is held up holds up all before it (a choice)",
+            "back-pressure spreads to all switches before it (a choice)",
         ),
         Threshold::new(
             "wait of such a port, compared with itself before",
@@ -209,7 +209,8 @@ impl Port<'_> {
     }
 }
 
-fn rate(counter: Window<'_>, seconds: f64) -> Option<f64> {
+/// Rate of a counter in the newest seconds.
+pub(super) fn rate(counter: Window<'_>, seconds: f64) -> Option<f64> {
     counter.newest_increase(seconds).map(Increase::rate)
 }
 
@@ -366,7 +367,7 @@ fn is_of_traffic(own: &Port<'_>, of_switch: &[Port<'_>], sends_less: bool) -> bo
     sends_more && !sends_less || others.into_iter().any(waits_too)
 }
 
-/// Whether another switch waits longer than before for the same next switch, too: it, or one behind it, holds up all that comes to it.
+/// Whether another switch waits longer than before for the same next switch, too: it, or one behind it, back-pressures all that send to it.
 /// If the other end of the cable waits as well, the cable is what both wait for. `waiting` are ports that do so anew, `standing` all.
 fn others_wait_there(own: &Port<'_>, waiting: &[&Port<'_>], standing: &[&Port<'_>]) -> bool {
     let is_beside = |other: &&Port<'_>| {
@@ -379,11 +380,18 @@ fn others_wait_there(own: &Port<'_>, waiting: &[&Port<'_>], standing: &[&Port<'_
 }
 
 /// Whether a counter has stopped at its largest value.
-fn has_stopped(stopped: Option<Window<'_>>) -> bool {
+pub(super) fn has_stopped(stopped: Option<Window<'_>>) -> bool {
     stopped.and_then(|stopped| stopped.value()) == Some(1.0)
 }
 
-/// Whether the next switch holds up what comes to it, or may do so unseen: any port but those that lead back waits, or is full.
+/// Whether a port that sends so many bytes a second is full, by the speed that its switch reports, or else that of its cable. A port
+/// without a link has no speed, and sends nothing.
+pub(super) fn is_full(sent: f64, speed: Option<f64>, cable: &Link) -> bool {
+    let of_cable = || cable.speed.map(LinkSpeed::bytes_per_second);
+    sent > FULL * speed.or_else(of_cable).unwrap_or(0.0)
+}
+
+/// Whether the next switch back-pressures what comes to it, or may do so unseen: any port but those that lead back waits, or is full.
 fn is_passed_on(view: &View<'_>, own: &Port<'_>, counts: &Counts) -> bool {
     let Part::Switch(next) = &view.fabric.vertex(own.cable.peer).part else {
         return false;
@@ -402,14 +410,11 @@ fn is_passed_on(view: &View<'_>, own: &Port<'_>, counts: &Counts) -> bool {
         let wait = wait.filter(|_| !has_stopped);
         let wait = wait.and_then(|wait| rate(wait, WAIT_SECONDS[0]));
         let sent = bytes.and_then(|bytes| rate(bytes, WAIT_SECONDS[0]));
-        let cables = || near.link.speed.map(LinkSpeed::bytes_per_second);
-        let speed = speed.and_then(|speed| speed.value()).or_else(cables);
+        let speed = speed.and_then(|speed| speed.value());
         let waits = wait.map_or(has_stopped || sent.is_some_and(|sent| sent > 0.0), |wait| {
             wait > PASSED_ON * own.ticks
         });
-        // One without a link has no speed, and sends nothing.
-        let is_full = sent.is_some_and(|sent| sent > FULL * speed.unwrap_or(0.0));
-        waits || is_full
+        waits || sent.is_some_and(|sent| is_full(sent, speed, near.link))
     })
 }
 

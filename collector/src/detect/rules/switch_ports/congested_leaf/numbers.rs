@@ -1,26 +1,21 @@
-//! The numbers of the rule about a leaf that holds up its hosts.
+//! The numbers of the rule about a leaf that back-pressures its hosts.
 
 use super::super::past::{self, NEW};
+use super::super::waiting_cable::{FULL, MIN_TICKS, WAIT_SECONDS};
 use super::Means;
 use crate::classes::PATH_SLOW;
 use crate::detect::ecn_marks::packet_size;
 use crate::detect::registry::{Rule, Threshold};
 
-/// The time over which hosts are compared, and the newest part of it in which they must be held up as well.
-pub(super) const HELD_SECONDS: [f64; 2] = [60.0, 20.0];
-/// Least share of the time for which a host's port is paused, and fewest ticks a second for which it waits for credits: 10 % of the
-/// time where counters tick slowest.
+/// Least share of the time for which a host's port is paused.
 pub(super) const MIN_PAUSED: f64 = 0.005;
-pub(super) const MIN_TICKS: f64 = 1e6;
 /// Most that a host sends, compared with before: a bottleneck slows the job.
 pub(super) const MOST_SENT: f64 = 0.8;
 /// Fewest hosts, and least share of the leaf's hosts' ports that send.
-pub(super) const MIN_HELD: usize = 3;
+pub(super) const MIN_HOSTS: usize = 3;
 pub(super) const MOST_OF_LEAF: f64 = 0.5;
 /// Most that the hosts of any other leaf, or a port of the leaf itself, wait more than before, compared with the hosts of the leaf.
 pub(super) const ELSEWHERE: f64 = 1.0 / 3.0;
-/// Share of its speed from which a cable to a switch is full.
-pub(super) const FULL: f64 = 0.7;
 /// Least share of what these hosts send that the leaf sends to other switches.
 pub(super) const PASSED_ON: f64 = 0.1;
 /// A port that sends less than this share of the leaf's median host is idle.
@@ -31,12 +26,12 @@ pub(super) const MARKED: (f64, f64) = (2e-4, 10.0);
 /// The rule as text.
 pub(in super::super) fn words() -> String {
     format!(
-        "the leaf pauses the ports of at least {MIN_HELD} hosts, {:.0} % of the hosts' ports that send, for {:.1} % of the time (InfiniBand: they wait for its credits for {:.0} million ticks a second) over {:.0} s and over the newest {:.0} s, {NEW:.0} times as long as before, while they send at most {:.0} % of what they sent; the hosts of every other leaf, and the leaf's own ports, wait at most {:.0} % as much longer, and it sends at least {:.0} % of what they send to other switches, over cables none of which carries {:.0} % of its speed; a cable of the leaf to a switch is named if it marks {:.2} % of its packets, {:.0} times as much as the others",
+        "the leaf pauses the ports of at least {MIN_HOSTS} hosts, {:.0} % of the hosts' ports that send, for {:.1} % of the time (InfiniBand: they wait for its credits for {:.0} million ticks a second) over {:.0} s and over the newest {:.0} s, {NEW:.0} times as long as before, while they send at most {:.0} % of what they sent; the hosts of every other leaf, and the leaf's own ports, wait at most {:.0} % as much longer, and it sends at least {:.0} % of what they send to other switches, over cables none of which carries {:.0} % of its speed; a cable of the leaf to a switch is named if it marks {:.2} % of its packets, {:.0} times as much as the others",
         100.0 * MOST_OF_LEAF,
         100.0 * MIN_PAUSED,
         1e-6 * MIN_TICKS,
-        HELD_SECONDS[0],
-        HELD_SECONDS[1],
+        WAIT_SECONDS[0],
+        WAIT_SECONDS[1],
         100.0 * MOST_SENT,
         100.0 * ELSEWHERE,
         100.0 * PASSED_ON,
@@ -60,12 +55,12 @@ pub(in super::super) fn rules() -> [Rule; 2] {
 /// The numbers of a host's port.
 fn of_hosts() -> Vec<Threshold> {
     vec![
-        Threshold::new("over", HELD_SECONDS[0], "s", "several readings (a choice)"),
+        Threshold::new("over", WAIT_SECONDS[0], "s", "several readings (a choice)"),
         Threshold::new(
             "and also over the newest",
-            HELD_SECONDS[1],
+            WAIT_SECONDS[1],
             "s",
-            "it is still held up (a choice)",
+            "it still waits (a choice)",
         ),
         Threshold::new(
             "share of the time for which it is paused",
@@ -92,8 +87,8 @@ fn of_hosts() -> Vec<Threshold> {
 fn of_leaves() -> Vec<Threshold> {
     vec![
         Threshold::new(
-            "hosts that are held up, at least",
-            MIN_HELD as f64,
+            "hosts that it back-pressures, at least",
+            MIN_HOSTS as f64,
             "hosts",
             "one or two may wait for a receiver (a choice)",
         ),
@@ -104,7 +99,7 @@ fn of_leaves() -> Vec<Threshold> {
             "flows of some hosts may use other cables (a choice)",
         ),
         Threshold::new(
-            "bytes sent by one of these, compared with the median one held up, at least",
+            "bytes sent by one of these, compared with the median one that waits, at least",
             IDLE,
             "ratio",
             "what is idle waits for nothing (a choice)",
@@ -113,13 +108,13 @@ fn of_leaves() -> Vec<Threshold> {
             "wait above that before of another leaf's hosts, or of a port of the leaf, compared with the leaf's hosts, at most",
             ELSEWHERE,
             "ratio",
-            "a slow receiver or a busy spine holds up several leaves (a choice)",
+            "a slow receiver or a busy spine back-pressures several leaves (a choice)",
         ),
         Threshold::new(
             "bytes that the leaf sends to other switches, compared with those that these hosts send, at least",
             PASSED_ON,
             "ratio",
-            "else its cables to switches hold up nothing (a choice)",
+            "else its cables to switches slow nothing (a choice)",
         ),
         Threshold::new(
             "share of its speed that each of these cables carries, at most",
