@@ -365,6 +365,11 @@ impl Column {
         self.window_of(self.rows.get(row)?, &axis_of, slots)
     }
 
+    /// The row of these labels, reported or not.
+    pub(super) fn place(&self, labels: &[&str]) -> Option<usize> {
+        self.keys.find(labels)
+    }
+
     /// Labels of all rows, reported or not.
     pub(super) fn labels(&self) -> impl Iterator<Item = &Labels> {
         self.keys.iter().map(|key| &key.labels)

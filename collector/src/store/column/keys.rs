@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use foldhash::fast::FixedState;
 use railscope_model::reading::Labels;
@@ -18,10 +18,40 @@ pub(super) struct Key {
     pub(super) line: u64,
 }
 
+/// Keys below this number are compared one by one.
+const FEW: usize = 16;
+
+/// Keys in the order of their rows.
+#[derive(Debug, Clone, Default)]
+struct Set {
+    keys: Vec<Key>,
+    /// Rows in the order of their labels, once one of many is looked for. A tree's order instead of a hash table, so that no
+    /// choice of labels makes it slow.
+    by_labels: OnceLock<Box<[u32]>>,
+}
+
+impl Set {
+    fn find(&self, labels: &[&str]) -> Option<usize> {
+        let labels = || labels.iter().copied();
+        if self.keys.len() < FEW {
+            let mut keys = self.keys.iter();
+            return keys.position(|key| key.labels.values().eq(labels()));
+        }
+        let labels_of = |row: u32| &self.keys[row as usize].labels;
+        let by_labels = self.by_labels.get_or_init(|| {
+            let mut rows: Box<[u32]> = (0..).take(self.keys.len()).collect();
+            rows.sort_by_key(|row| labels_of(*row));
+            rows
+        });
+        let place = by_labels.binary_search_by(|row| labels_of(*row).values().cmp(labels()));
+        Some(by_labels[place.ok()?] as usize)
+    }
+}
+
 /// The keys of a column's rows, in their order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keys {
-    keys: Arc<Vec<Key>>,
+    set: Arc<Set>,
     /// Whether they changed since they were last shared.
     are_new: bool,
 }
@@ -29,17 +59,24 @@ pub(super) struct Keys {
 impl Keys {
     #[inline]
     pub(super) fn get(&self, row: usize) -> Option<&Key> {
-        self.keys.get(row)
+        self.set.keys.get(row)
     }
 
     pub(super) fn iter(&self) -> std::slice::Iter<'_, Key> {
-        self.keys.iter()
+        self.set.keys.iter()
+    }
+
+    /// The row of these labels.
+    pub(super) fn find(&self, labels: &[&str]) -> Option<usize> {
+        self.set.find(labels)
     }
 
     /// The keys for a change. Those of other nodes stay as they are.
     pub(super) fn to_mut(&mut self) -> &mut Vec<Key> {
         self.are_new = true;
-        Arc::make_mut(&mut self.keys)
+        let set = Arc::make_mut(&mut self.set);
+        set.by_labels = OnceLock::new();
+        &mut set.keys
     }
 
     /// Whether they changed since they were last shared.
@@ -50,8 +87,8 @@ impl Keys {
 
     /// Marks them as known, and releases spare room if no other node has them.
     pub(super) fn keep(&mut self) {
-        if let Some(keys) = Arc::get_mut(&mut self.keys) {
-            keys.shrink_to_fit();
+        if let Some(set) = Arc::get_mut(&mut self.set) {
+            set.keys.shrink_to_fit();
         }
         self.are_new = false;
     }
@@ -61,24 +98,24 @@ impl Keys {
 #[derive(Debug, Clone, Default)]
 pub(in crate::store) struct SharedKeys(Arc<Mutex<Sets>>);
 
-type Sets = HashMap<u64, Arc<Vec<Key>>, FixedState>;
+type Sets = HashMap<u64, Arc<Set>, FixedState>;
 
 impl SharedKeys {
     /// Replaces the keys of a column by equal ones of another node, or keeps them for others.
     pub(super) fn share(&self, own: &mut Keys) {
         own.keep();
-        let hash = FixedState::default().hash_one(&*own.keys);
+        let hash = FixedState::default().hash_one(&own.set.keys);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(equal) = known.get(&hash).filter(|other| **other == own.keys) {
-            own.keys = Arc::clone(equal);
+        if let Some(equal) = known.get(&hash).filter(|other| other.keys == own.set.keys) {
+            own.set = Arc::clone(equal);
             return;
         }
         if known.len() >= MOST_SETS {
             // Those that no two nodes have alike.
-            known.retain(|_, keys| Arc::strong_count(keys) > 2);
+            known.retain(|_, set| Arc::strong_count(set) > 2);
         }
         if known.len() < MOST_SETS {
-            known.insert(hash, Arc::clone(&own.keys));
+            known.insert(hash, Arc::clone(&own.set));
         }
     }
 }
@@ -102,7 +139,7 @@ mod tests {
         let [mut one, mut two] = [keys(&["0", "1"]), keys(&["0", "1"])];
         shared.share(&mut one);
         shared.share(&mut two);
-        assert!(Arc::ptr_eq(&one.keys, &two.keys));
+        assert!(Arc::ptr_eq(&one.set, &two.set));
         two.to_mut().truncate(1);
         assert!(two.are_new() && !one.are_new());
         assert_eq!((one.iter().len(), two.iter().len()), (2, 1));
@@ -120,6 +157,23 @@ mod tests {
         let [mut one, mut two] = [keys(&["same"]), keys(&["same"])];
         shared.share(&mut one);
         shared.share(&mut two);
-        assert!(Arc::ptr_eq(&one.keys, &two.keys));
+        assert!(Arc::ptr_eq(&one.set, &two.set));
+    }
+
+    #[test]
+    fn rows_are_found_by_their_labels_however_many_there_are() {
+        for count in [1, FEW - 1, FEW, 3 * FEW] {
+            let names: Vec<String> = (0..count).rev().map(|row| format!("mlx5_{row}")).collect();
+            let texts: Vec<&str> = names.iter().map(String::as_str).collect();
+            let mut keys = keys(&texts);
+            for (row, name) in texts.iter().enumerate() {
+                assert_eq!(keys.find(&[name]), Some(row));
+                assert_eq!(keys.find(&[name, "1"]), None);
+            }
+            assert_eq!(keys.find(&["mlx5"]), None);
+            let labels = Labels::new(["mlx5"]);
+            keys.to_mut().push(Key { labels, line: 0 });
+            assert_eq!(keys.find(&["mlx5"]), Some(count));
+        }
     }
 }

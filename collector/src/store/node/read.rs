@@ -156,8 +156,7 @@ impl NodeHistory {
     /// Place of the series of a metric with these label values, whether or not it was on the last scrape.
     pub(crate) fn place(&self, metric: &'static Metric, labels: &[&str]) -> Option<Place> {
         let column = self.column_place(metric)?;
-        let mut rows = self.columns[column].labels();
-        let row = rows.position(|found| found.values().eq(labels.iter().copied()))?;
+        let row = self.columns[column].place(labels)?;
         Some(Place { column, row })
     }
 
@@ -173,9 +172,9 @@ impl NodeHistory {
     /// The window of one series that was on the node's last scrape.
     #[inline]
     pub fn window(&self, metric: &'static Metric, labels: &[&str]) -> Option<Window<'_>> {
-        self.series(metric)
-            .find(|(found, _)| found.values().eq(labels.iter().copied()))
-            .map(|(_, window)| window)
+        debug_assert!(!is_unread(metric), "{} is not kept", metric.name);
+        let column = self.column(metric)?;
+        column.window(column.place(labels)?, |voice| self.axis(voice), self.slots)
     }
 
     /// The newest value of one series that was on the node's last scrape.
