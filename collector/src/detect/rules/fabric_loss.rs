@@ -17,7 +17,7 @@ use std::ops::Add;
 use railscope_model::fabric::Fabric;
 use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort, SwitchName};
 use railscope_model::metric::{
-    Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_SYMBOL_ERRORS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
+    NIC_PHY_CRC_ERRORS, NIC_PHY_SYMBOL_ERRORS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
     RDMA_PORT_TRANSMIT_BYTES, RDMA_RETRANSMITS, RDMA_TRANSPORT_EVENTS, SWITCH_PORT_TRANSMIT_BYTES,
     SWITCH_PORT_TRANSMIT_PACKETS,
 };
@@ -78,17 +78,17 @@ impl Detector for FabricLoss {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         out.extend(retransmits::evidence(view));
         let congestion = Congestion::of(view);
-        let losses = |events: &[&str], bytes| {
-            let nodes = view.history.fresh_nodes(view.now);
-            let all = nodes.flat_map(|(node, history)| {
-                let mut of_node = of_node(node, history, events, bytes);
-                congestion.mark(history, &mut of_node);
-                of_node
-            });
-            Losses(all.collect())
-        };
-        let all_senders = losses(&SENT_IN_VAIN, &RDMA_PORT_TRANSMIT_BYTES);
-        let all_receivers = losses(&BEHIND_A_GAP, &RDMA_PORT_RECEIVE_BYTES);
+        let [mut all_senders, mut all_receivers] = [(); 2].map(|()| Losses(Vec::new()));
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            for (event, mut loss) in of_node(node, history) {
+                congestion.mark(history, &mut loss);
+                let all = match SENT_IN_VAIN.contains(&event) {
+                    true => &mut all_senders,
+                    false => &mut all_receivers,
+                };
+                all.0.push(loss);
+            }
+        }
         // A NIC that loses as much in both directions has the largest share of a shared loss that one NIC may have.
         let edges = edge::evidence(view, &all_senders, &all_receivers);
         let [senders, receivers] = [&all_senders, &all_receivers].map(Losses::lasting);
@@ -304,20 +304,20 @@ impl<'a> Losses<'a> {
     }
 }
 
-/// The NICs of a node that lose packets, by events of these names.
+/// The NICs of a node that lose packets, with the event that says so.
 fn of_node<'a>(
     node: &'a NodeName,
     history: &'a NodeHistory,
-    events: &[&str],
-    bytes: &'static Metric,
-) -> Vec<Loss<'a>> {
+) -> impl Iterator<Item = (&'a str, Loss<'a>)> {
     let moving = history.moving(&RDMA_TRANSPORT_EVENTS);
-    let losses = moving.filter_map(|(labels, window)| {
+    moving.filter_map(move |(labels, window)| {
         let mut labels = labels.values();
         let (device, port, event) = (labels.next()?, labels.next()?, labels.next()?);
-        if !events.contains(&event) {
-            return None;
-        }
+        let bytes = match event {
+            _ if SENT_IN_VAIN.contains(&event) => &RDMA_PORT_TRANSMIT_BYTES,
+            _ if BEHIND_A_GAP.contains(&event) => &RDMA_PORT_RECEIVE_BYTES,
+            _ => return None,
+        };
         let rate = window.increase(LOSS_SECONDS[0])?.rate();
         if rate < edge::COUNTED_RATE {
             return None;
@@ -330,18 +330,17 @@ fn of_node<'a>(
             };
             lost >= MIN_RATE && lost >= MIN_LOST * bytes / PACKET_BYTES
         });
-        let port = port_named(device, port)?;
-        Some(Loss {
+        let loss = Loss {
             node,
-            port,
+            port: port_named(device, port)?,
             rate,
             is_felt,
             has_lasted: in_parts(window, LOSS_SECONDS[1], LOSS_SECONDS[0])
                 .is_some_and(|[earlier, _]| earlier.amount > 0.0),
             is_congested: false,
-        })
-    });
-    losses.collect()
+        };
+        Some((event, loss))
+    })
 }
 
 /// Errors a second that the ports of hosts count.

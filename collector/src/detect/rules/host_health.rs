@@ -229,8 +229,13 @@ fn timers_later_than(history: &NodeHistory, threshold: &str) -> Option<Increase>
         .series(&HOST_TIMER_DELAY)
         .filter_map(|(labels, window)| {
             let rise = window.increase(WINDOW_SECONDS)?;
+            // The sum needs the time of all of them, and the bounds of few.
+            let sign = match rise.amount {
+                0.0 => 0.0,
+                _ => sign_above(labels, micros / 1e6)?,
+            };
             Some(Increase {
-                amount: sign_above(labels, micros / 1e6)? * rise.amount,
+                amount: sign * rise.amount,
                 ..rise
             })
         });

@@ -4,6 +4,7 @@
 //! Jobs differ in their load on a host, so a host is compared with those of its job. Where the job has few hosts, or no job
 //! is known, a single one is named among all that compute.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::ops::Add as _;
 
@@ -137,15 +138,16 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
         None => Some(""),
     };
     let nodes = || view.history.fresh_nodes(view.now);
-    let of_gpus = nodes().filter(|(_, history)| has_gpus(history));
-    let mut of_gpus: Vec<usize> = of_gpus.map(|(_, history)| ports(history)).collect();
-    of_gpus.sort_unstable();
-    let usual_ports = of_gpus.get(of_gpus.len() / 2).copied();
+    let usual_ports = LazyCell::new(|| {
+        let of_gpus = nodes().filter(|(_, history)| has_gpus(history));
+        let mut of_gpus: Vec<usize> = of_gpus.map(|(_, history)| ports(history)).collect();
+        of_gpus.sort_unstable();
+        of_gpus.get(of_gpus.len() / 2).copied()
+    });
     // A node that prepares a job, or ends it, computes nothing; nor does one with other ports than those with GPUs.
-    let computes = |history: &NodeHistory| match usual_ports {
-        Some(_) if has_gpus(history) => gpus::any_is_busy(history),
-        Some(usual) => ports(history) == usual && sends_by_rdma(history),
-        None => sends_by_rdma(history),
+    let computes = |history: &NodeHistory| match has_gpus(history) {
+        true => gpus::any_is_busy(history),
+        false => usual_ports.is_none_or(|usual| ports(history) == usual) && sends_by_rdma(history),
     };
     let nodes = nodes().filter(|(_, history)| computes(history));
     let hosts: Vec<_> = nodes
