@@ -35,6 +35,6 @@ pub use lid_routes::LidRoutes;
 pub use lldp::{
     Contradiction, End, Heard, HostWords, Interfaces, LldpMerge, Mac, Neighbor, Neighbors,
     PortNumber, Said, SwitchNumber, SwitchPorts, SwitchWords, Told, Words, Wrong, merge_lldp,
-    neighbors_of_switches,
+    neighbors_of_switches, unlisted_hosts,
 };
 pub use routes::{CableUse, PathSet, Routes};

@@ -1,6 +1,7 @@
 //! Ethernet fabrics by LLDP: reports of hosts and switches become the graph, its missing cables and its contradictions.
 
 mod restarts;
+mod unlisted;
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
 //! Builds the current fabric from what exporters, the subnet and LLDP
 //! report.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Equipment, Fabric, Timestamp};
-use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, Timestamp, Witness};
+use railscope_model::identity::{NodeName, Part, SwitchName};
 use rayon::prelude::*;
 
 use crate::assemble::lldp::{DarkPorts, Switches, host_words, words_of_switches};
@@ -12,8 +12,8 @@ use crate::assemble::netdev::{has_gpus, has_no_rdma_port};
 use crate::assemble::node_parts::{Known, NodeParts};
 use crate::fabric::subnet::Subnet;
 use crate::fabric::{
-    HostWords, LldpMerge, Neighbors, SubnetMerge, Words, merge_lldp, merge_subnet,
-    neighbors_of_switches,
+    End, HostWords, LldpMerge, Neighbors, SubnetMerge, Words, merge_lldp, merge_subnet,
+    neighbors_of_switches, unlisted_hosts,
 };
 use crate::store::History;
 
@@ -58,13 +58,21 @@ impl<'a> Sources<'a> {
         let switches =
             || words_of_switches(self.history, self.switches, self.switch_nodes, self.now);
         let bare = self.hosts_without_rdma();
-        let ((mut fabric, hosts), switches) = if bare.is_empty() {
+        let ((mut fabric, mut hosts), switches) = if bare.is_empty() {
             rayon::join(|| self.hosts(&Neighbors::new()), switches)
         } else {
             let switches = switches();
             let neighbors = neighbors_of_switches(&switches, bare.into_iter());
             (self.hosts(&neighbors), switches)
         };
+        let unlisted = match self.lists_hosts() {
+            true => BTreeMap::new(),
+            false => unlisted_hosts(&switches),
+        };
+        let unlisted = unlisted
+            .iter()
+            .map(|host| place(host, &mut fabric, self.now));
+        hosts.extend(unlisted);
         let subnet = self
             .subnet
             .map(|(subnet, seen)| merge_subnet(&mut fabric, subnet, seen));
@@ -80,6 +88,12 @@ impl<'a> Sources<'a> {
             subnet: subnet.unwrap_or_default(),
             lldp,
         }
+    }
+
+    /// Whether a target is a host, or another source names one.
+    fn lists_hosts(&self) -> bool {
+        let mut nodes = self.history.nodes();
+        nodes.any(|(node, _)| !self.switch_nodes.contains(node))
     }
 
     /// Nodes that have reported and are no switches.
@@ -139,5 +153,37 @@ impl<'a> Sources<'a> {
             };
             (placed, read) = rayon::join(place, others);
         }
+    }
+}
+
+/// Adds a host of which nothing is known but its interfaces.
+fn place<'a>(
+    (host, netdevs): (&'a NodeName, &BTreeSet<&'a str>),
+    fabric: &mut Fabric,
+    now: Timestamp,
+) -> HostWords<'a> {
+    let node = fabric.upsert(Part::Host(host.clone()), Equipment::Host);
+    let netdevs = netdevs.iter().filter_map(|netdev| {
+        let part = Part::Nic(host.clone(), netdev.parse().ok()?);
+        let equipment = Equipment::Nic {
+            guid: None,
+            pci: None,
+            rail: None,
+        };
+        let nic = fabric.upsert(part, equipment);
+        fabric.connect(
+            node,
+            nic,
+            Link::plain(LinkKind::Inside, Witness::Switch, now),
+        );
+        Some((*netdev, End::Nic(nic, 1)))
+    });
+    HostWords {
+        host,
+        heard: Vec::new(),
+        interfaces: netdevs.collect(),
+        addresses: Vec::new(),
+        slow: 0,
+        silent: 0,
     }
 }

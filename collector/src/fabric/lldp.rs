@@ -8,6 +8,7 @@ mod pairs;
 mod report;
 mod resolve;
 pub mod text;
+mod unlisted;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem;
@@ -27,6 +28,7 @@ pub use report::{Contradiction, LldpMerge};
 pub(crate) use resolve::is_management_port;
 use resolve::{Far, Resolver, shared_chassis};
 pub use resolve::{Neighbors, neighbors_of_switches};
+pub use unlisted::unlisted_hosts;
 
 /// Entries that are resolved at once, before their cables are built one by one.
 const WORDS_AT_ONCE: usize = 1 << 14;

@@ -42,7 +42,7 @@ pub(super) enum Known<'a> {
 }
 
 /// Names by which far ends are found: the full name, and the first label where only one has it.
-type Names<T> = HashMap<String, Option<T>, FixedState>;
+pub(super) type Names<T> = HashMap<String, Option<T>, FixedState>;
 
 /// Everything that is known of names.
 #[derive(Debug)]
@@ -261,7 +261,7 @@ impl fmt::Display for Chassis<'_> {
     }
 }
 
-fn names<'a, T: Copy>(all: impl Iterator<Item = (&'a str, T)>) -> Names<T> {
+pub(super) fn names<'a, T: Copy>(all: impl Iterator<Item = (&'a str, T)>) -> Names<T> {
     let mut names: Names<T> = HashMap::default();
     let all: Vec<_> = all.collect();
     for (name, value) in &all {
@@ -280,7 +280,7 @@ fn names<'a, T: Copy>(all: impl Iterator<Item = (&'a str, T)>) -> Names<T> {
     names
 }
 
-fn find<T: Copy>(names: &Names<T>, name: &str) -> Option<T> {
+pub(super) fn find<T: Copy>(names: &Names<T>, name: &str) -> Option<T> {
     let name = lower(name.trim());
     if !is_name(&name) {
         return None;
@@ -300,7 +300,7 @@ fn lower(text: &str) -> Cow<'_, str> {
     }
 }
 
-fn is_name(system: &str) -> bool {
+pub(super) fn is_name(system: &str) -> bool {
     !system.is_empty() && !NO_NAMES.iter().any(|no| no.eq_ignore_ascii_case(system))
 }
 
