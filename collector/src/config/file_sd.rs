@@ -145,8 +145,13 @@ fn target(
     if let (Ok(Subject::Switch(switch)), Some(OWN_KIND)) = (&about, kind.map(String::as_str)) {
         return Err(format!("{KIND}: {}", own_on_switch(switch)));
     }
+    let names_target = ["node", SWITCH]
+        .iter()
+        .any(|name| labels.contains_key(*name));
+    let is_of_series = mapping.is_some_and(|mapping| mapping.names_its_subjects()) && !names_target;
     let about = match labels.get(ABOUT) {
         Some(_) => None,
+        None if is_of_series => None,
         None => Some(about.map_err(|error| error.to_string())?),
     };
     Ok(Target {

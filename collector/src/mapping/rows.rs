@@ -361,6 +361,11 @@ impl Mapping {
         self.known_by.iter().any(|regex| regex.is_match(name))
     }
 
+    /// Whether all series name what they are about, so that the target is no part itself.
+    pub fn names_its_subjects(&self) -> bool {
+        !self.rows.is_empty() && self.rows.iter().all(|row| row.subject.is_some())
+    }
+
     /// Whether all series are about the switch that the target is: they name none themselves.
     pub fn is_of_one_switch(&self) -> bool {
         let is_of_target = |row: &Row| row.subject.is_none() && row.to.writer != Writer::Exporter;
