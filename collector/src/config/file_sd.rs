@@ -215,6 +215,35 @@ mod tests {
     }
 
     #[test]
+    fn a_target_whose_series_name_what_they_are_about_is_no_part_itself() {
+        let mappings = Mappings::default();
+        let kinds = mappings.kinds().filter_map(|kind| mappings.by_kind(kind));
+        let of_series = kinds.filter(|mapping| mapping.names_its_subjects());
+        let of_series: Vec<_> = of_series.map(|mapping| &*mapping.kind).collect();
+        assert_eq!(
+            of_series,
+            [
+                "infiniband_exporter",
+                "gnmic",
+                "cumulus-otlp",
+                "nmx-telemetry"
+            ]
+        );
+        let text = r#"[
+            {"targets": ["otel:8889"], "labels": {"__railscope_kind": "cumulus-otlp"}},
+            {"targets": ["otel2:8889"], "labels": {"__railscope_kind": "cumulus-otlp", "node": "n1"}}
+        ]"#;
+        let read = parse_file_sd(text, &mappings).expect("valid");
+        let about: Vec<_> = read
+            .targets
+            .into_iter()
+            .map(|target| target.about)
+            .collect();
+        let node = Subject::Node("n1".parse().expect("a name"));
+        assert_eq!(about, [None, Some(node)]);
+    }
+
+    #[test]
     fn a_wrong_file_sd_says_where_and_what_was_expected() {
         for (text, expected) in [
             ("", "line 1, column 0: expected JSON like ["),
