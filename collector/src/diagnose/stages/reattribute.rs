@@ -138,17 +138,12 @@ fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Par
         let link = if own.class == &GPU_SLOW {
             link_of(&own.part).filter(|link| degraded.contains(link) || errors.contains(link))
         } else if (waits || is_marked(own)) && !degraded.contains(&own.part) {
-            let gpus = gpus_behind(fabric, &own.part);
+            let gpus = served_by(fabric, own, waits);
             let mut links = gpus.iter().filter_map(link_of);
             let link = links.find(|link| degraded.contains(link));
-            // Errors on the link of a GPU explain why packets to it wait; marks have other causes as well. Where it is not known
-            // which GPUs a NIC serves, it may be any of its node.
-            let serves = |gpu: &Part| match gpus.is_empty() {
-                true => matches!(gpu, Part::Gpu(..)) && gpu.node() == own.part.node(),
-                false => gpus.contains(gpu),
-            };
-            let mut failing = errors.iter().filter(|gpu| waits && serves(gpu));
-            link.or_else(|| failing.next().map(|gpu| (*gpu).clone()))
+            // Errors on the link of a GPU explain why packets to it wait; marks have other causes as well.
+            let mut failing = gpus.into_iter().filter(|gpu| waits && errors.contains(gpu));
+            link.or_else(|| failing.next())
         } else {
             None
         };
@@ -158,6 +153,18 @@ fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Par
         explained.remove(&own.part);
     }
     explained
+}
+
+/// The GPUs that a NIC serves. Where that is not known, one that waits may do so for any of its node.
+fn served_by(fabric: &Fabric, own: &Evidence, waits: bool) -> Vec<Part> {
+    let gpus = gpus_behind(fabric, &own.part);
+    let node = own.part.node().filter(|_| gpus.is_empty() && waits);
+    let Some(node) = node else { return gpus };
+    let parts = fabric.devices(node).map(|id| &fabric.vertex(id).part);
+    parts
+        .filter(|part| matches!(part, Part::Gpu(..)))
+        .cloned()
+        .collect()
 }
 
 /// Whether what probes see of a part may be another's doing.
@@ -253,7 +260,7 @@ pub(crate) mod tests {
     use crate::detect::found::{found, part};
     use crate::detect::rules::{marked_nics, probe_paths};
 
-    /// A node with a NIC on a leaf, a spine above it, and a leaf without nodes.
+    /// A node with a GPU and a NIC on a leaf, a spine above it, and a leaf without nodes. Which NIC serves the GPU is not known.
     pub(crate) fn fabric() -> Fabric {
         let mut fabric = Fabric::default();
         let switch = |name: &str| Equipment::Switch {
@@ -270,8 +277,15 @@ pub(crate) mod tests {
         };
         let nic = fabric.upsert(part("nic/n1:mlx5_0"), nic);
         let host = fabric.upsert(part("host/n1"), Equipment::Host);
-        let inside = Link::plain(LinkKind::Inside, Witness::Exporter, Timestamp(0));
-        fabric.connect(host, nic, inside);
+        let gpu = Equipment::Gpu {
+            uuid: None,
+            pci: Some("0000:20:00.0".parse().expect("an address")),
+        };
+        let gpu = fabric.upsert(part("gpu/n1:1"), gpu);
+        for device in [nic, gpu] {
+            let inside = Link::plain(LinkKind::Inside, Witness::Exporter, Timestamp(0));
+            fabric.connect(host, device, inside);
+        }
         let cable = |ports| Link::cable(ports, None, Witness::Subnet, Timestamp(0));
         fabric.connect(nic, leaf, cable((1, 1)));
         fabric.connect(leaf, spine, cable((33, 1)));
@@ -363,6 +377,21 @@ pub(crate) mod tests {
         };
         assert_eq!(of_other("gpu/n1:1"), Some(part("gpu/n1:1")));
         assert_eq!(of_other("gpu/n2:1"), None);
+    }
+
+    #[test]
+    fn a_nic_that_back_pressures_waits_for_the_narrow_link_of_a_gpu_that_it_may_serve() {
+        const OF_GPU: &str = "pcie/n1:0000:20:00.0";
+        let waits = (&SLOW_RECEIVER, NIC);
+        let root = |class, at| said_by("test", waits, &[(class, at)]);
+        assert_eq!(root(&PCIE_DEGRADED, OF_GPU), Some(part(OF_GPU)));
+        // The link of another NIC, and of another node.
+        assert_eq!(root(&PCIE_DEGRADED, "pcie/n1:0000:30:00.0"), None);
+        assert_eq!(root(&PCIE_DEGRADED, "pcie/n2:0000:20:00.0"), None);
+        // Packets may be marked for other reasons.
+        let marked = (&PATH_SLOW, NIC);
+        let others: &[(&'static Class, &str)] = &[(&PCIE_DEGRADED, OF_GPU)];
+        assert_eq!(said_by(marked_nics::NAME, marked, others), None);
     }
 
     #[test]
