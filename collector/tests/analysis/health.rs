@@ -473,6 +473,9 @@ fn a_port_that_moves_more_than_the_nodes_others_has_a_neighbor_unless_its_rail_d
     // On the other nodes the rail carries less.
     let less = |node, rail| if rail == 3 && node != 4 { 0.7 } else { 1.0 };
     check(&moves(less), &[]);
+    // Two virtual machines of one host work for two jobs.
+    let halves = |node, rail| if node == 4 && rail >= 2 { 1.8 } else { 1.0 };
+    check(&moves(halves), &[]);
 }
 
 #[test]

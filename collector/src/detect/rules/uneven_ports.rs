@@ -62,6 +62,21 @@ struct Moves<'a> {
     is_throughout: bool,
 }
 
+impl Moves<'_> {
+    /// Whether another of these ports of the node carries about as much throughout: they are of one job, or of one virtual machine,
+    /// and the others of another.
+    fn has_twin(&self, ports: &[Self]) -> bool {
+        let mut others = ports.iter().filter(|other| other.port != self.port);
+        others.any(|other| {
+            let mut ratios = self.ratios.iter().zip(&other.ratios);
+            let is_alike = |(one, other): (&f64, &f64)| {
+                one.max(*other) <= (1.0 + DESIGN_EXCESS) * one.min(*other)
+            };
+            other.is_throughout && ratios.all(is_alike)
+        })
+    }
+}
+
 /// What the ports of one rail move, as multiples of the median ports of their nodes.
 struct OnRail {
     /// The median, where there are enough ports.
@@ -139,7 +154,12 @@ impl Detector for UnevenPorts {
             let ratios = ratios.map(|moves| (job(moves), moves.port, moves.ratios[way]));
             Usual::new(ratios, |ratios| Some(OnRail::of(ratios)))
         });
-        for moves in &all {
+        let of_nodes = all.chunk_by(|one, other| one.node == other.node);
+        let of_nodes = of_nodes.flat_map(|ports| ports.iter().map(move |moves| (moves, ports)));
+        for (moves, ports) in of_nodes {
+            if job(moves).is_none() && moves.has_twin(ports) {
+                continue;
+            }
             let excess = moves.ratios.iter().zip(&usual).map(|(ratio, usual)| {
                 // That others carry less on a rail makes nothing of a port that moves what its node's others do.
                 ratio / by_design(usual, job(moves), moves.port, *ratio).max(1.0) - 1.0
@@ -153,7 +173,7 @@ impl Detector for UnevenPorts {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job; a rail on which all nodes of a small job, or several nodes without a known job, move as much is loaded by design. A node of which a port is down, or was in that time, is not judged: its job sends through the others.",
+            check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job; a rail on which all nodes of a small job, or several nodes without a known job, move as much is loaded by design; so are ports of a node without a known job that carry as much as each other. A node of which a port is down, or was in that time, is not judged: its job sends through the others.",
             threshold: format!(
                 "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, half of it in each third of that time, in both directions (the rails of uneven jobs differ by 12 %)",
                 100.0 * MIN_EXCESS
