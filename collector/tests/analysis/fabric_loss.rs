@@ -446,3 +446,34 @@ fn an_efa_device_that_alone_retransmits_is_a_ticket_and_of_two_either_may_be_the
         assert!(of_efa(rates).is_empty());
     }
 }
+
+#[test]
+fn an_efa_device_without_receive_buffers_is_named_in_place_of_those_that_send_to_it() {
+    let senders = |node, rail| {
+        [
+            1_000_000,
+            if (3..5).contains(&node) && rail == 1 {
+                200
+            } else {
+                1
+            },
+        ]
+    };
+    let dropping = |by: usize| {
+        of_efa_and(&senders, &move |node: usize, seconds: u64| {
+            let labels = "device=\"mlx5_1\",port=\"1\"";
+            let dropped = 390 * seconds * u64::from(node == by);
+            format!("railscope_rdma_no_buffer_total{{{labels}}} {dropped}\n")
+        })
+    };
+    let receiver = dropping(6);
+    assert_eq!(receiver.len(), 1, "{receiver:?}");
+    assert!(
+        receiver[0].starts_with("receiver-not-ready nic/n6:mlx5_1"),
+        "{receiver:?}"
+    );
+    // It retransmits itself: its link loses packets in both directions.
+    let lossy = dropping(4);
+    let is_lossy = |incident: &String| incident.starts_with("edge-lossy link/n4:mlx5_1/1");
+    assert!(lossy.iter().any(is_lossy), "{lossy:?}");
+}

@@ -34,11 +34,12 @@ pub(super) fn explain() -> Explanation {
     Explanation {
         check: "An EFA device retransmits a far larger share of its packets than the others of its job.",
         threshold: format!(
-            "at least {MIN_RATE:.0} packets per second and {MIN_LOST} of all, over {:.0} s and over {:.0} s, and {ABOVE_MEDIAN:.0} times the share of the median device, of at least {MIN_PEERS} of the job that send {BUSY:.0} packets per second (where no job is known, of all; then the median device must retransmit, too, or the device drop {:.0} % as many packets that it receives); if one of the same name on another node retransmits at least {:.0} % as much, it is an alternative; if more do, none is reported",
+            "at least {MIN_RATE:.0} packets per second and {MIN_LOST} of all, over {:.0} s and over {:.0} s, and {ABOVE_MEDIAN:.0} times the share of the median device, of at least {MIN_PEERS} of the job that send {BUSY:.0} packets per second (where no job is known, of all; then the median device must retransmit, too, or the device drop {:.0} % as many packets that it receives); if one of the same name on another node retransmits at least {:.0} % as much, it is an alternative; if more do, or if a device of the same name that does not drops {:.0} % as many packets that it receives, none is reported",
             LOSS_SECONDS[0],
             LOSS_SECONDS[1],
             100.0 * EXPLAINED,
-            100.0 * ALIKE
+            100.0 * ALIKE,
+            100.0 * EXPLAINED
         ),
         clears: "It retransmits no more than the others.",
     }
@@ -105,8 +106,15 @@ struct Sender<'a> {
     rate: f64,
     /// Of all packets that it sends, the lowest in any of [`LOSS_SECONDS`].
     share: f64,
-    /// Whether it drops packets that it receives as well.
-    drops: bool,
+    /// Packets a second that it receives and drops.
+    dropped: f64,
+}
+
+impl Sender<'_> {
+    /// Whether it drops a good part of what it, or another, retransmits.
+    fn drops(&self, other: &Self) -> bool {
+        self.dropped >= EXPLAINED * other.rate
+    }
 }
 
 /// Devices that retransmit far more than the others of their job.
@@ -158,7 +166,7 @@ fn of_node<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Sender<'a>> 
             port: port_named(device, port)?,
             rate,
             share,
-            drops: dropped.is_some_and(|dropped| dropped.rate() >= EXPLAINED * rate),
+            dropped: dropped.map_or(0.0, Increase::rate),
         })
     });
     senders.collect()
@@ -170,7 +178,7 @@ fn of_job(view: &View<'_>, is_known: bool, mut senders: Vec<Sender<'_>>) -> Opti
     senders.sort_by(|a, b| b.rate.total_cmp(&a.rate));
     let (first, others) = senders.split_first()?;
     let is_lossy = first.rate >= MIN_RATE && first.share >= MIN_LOST.max(ABOVE_MEDIAN * usual);
-    if !is_lossy || senders.len() < MIN_PEERS || !(is_known || first.drops) && usual == 0.0 {
+    if !is_lossy || senders.len() < MIN_PEERS || !(is_known || first.drops(first)) && usual == 0.0 {
         return None;
     }
     let alike = others
@@ -179,7 +187,14 @@ fn of_job(view: &View<'_>, is_known: bool, mut senders: Vec<Sender<'_>>) -> Opti
     let alike: Vec<&Sender<'_>> = alike.collect();
     let is_pair =
         |other: &Sender<'_>| other.node != first.node && other.port.device == first.port.device;
-    if alike.len() > 1 || !alike.iter().all(|other| is_pair(other)) {
+    // A receiver that has no buffers is named by itself.
+    let is_receiver = |other: &Sender<'_>| {
+        is_pair(other) && other.rate < ALIKE * first.rate && other.drops(first)
+    };
+    if alike.len() > 1
+        || !alike.iter().all(|other| is_pair(other))
+        || others.iter().any(is_receiver)
+    {
         return None;
     }
     let link = |sender: &Sender<'_>| Part::HostLink(sender.node.clone(), sender.port.clone());
