@@ -41,6 +41,19 @@ pub(crate) fn any_is_busy(node: &NodeHistory) -> bool {
     })
 }
 
+/// How long the GPUs of a node must have done nothing until it is idle: longer than a checkpoint's pause.
+pub(crate) const IDLE_SECONDS: f64 = 120.0;
+
+/// Whether a node reports what its GPUs do, and none of them has run a job lately.
+pub(crate) fn are_all_idle(node: &NodeHistory, now: Timestamp) -> bool {
+    let mut gpus = node.series(&GPU_UTILIZATION).peekable();
+    gpus.peek().is_some()
+        && gpus.all(|(_, window)| {
+            let mut lately = window.told_within(now, IDLE_SECONDS);
+            lately.all(|(_, share)| share < BUSY_UTILIZATION)
+        })
+}
+
 /// Start and end of the time in which half of a node's GPUs were busy; a GPU is not if its two newest samples are idle. A single
 /// idle sample falls between two steps. A GPU that is busy in its newest sample is busy until now.
 pub(crate) fn busy_span(node: &NodeHistory, now: Timestamp) -> Option<(Timestamp, Timestamp)> {

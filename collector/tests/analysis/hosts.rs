@@ -380,3 +380,31 @@ fn a_server_of_files_that_waits_longer_than_its_clients_is_named_where_other_nod
         "{ever:?}"
     );
 }
+
+#[test]
+fn steal_of_a_node_without_work_is_not_reported() {
+    let stolen = |idle_gpus: usize| -> Box<Fault> {
+        Box::new(move |node, seconds, page: String| {
+            let lines = page.lines().map(|line| {
+                let mut gpus = 0..if node == 5 { idle_gpus } else { 0 };
+                let idle = gpus.find_map(|gpu| {
+                    let series = format!("railscope_gpu_utilization_ratio{{gpu=\"{gpu}\"}}");
+                    line.starts_with(&series).then(|| format!("{series} 0\n"))
+                });
+                idle.unwrap_or_else(|| format!("{line}\n"))
+            });
+            let seconds = if node == 5 {
+                0.05 * seconds as f64
+            } else {
+                0.0
+            };
+            lines.collect::<String>()
+                + &format!("railscope_cpu_steal_seconds_total{{numa_node=\"0\"}} {seconds}\n")
+        })
+    };
+    let named = "host-steal host/n5 gpus=4 [gpu/n5:0 gpu/n5:1 gpu/n5:2 gpu/n5:3]";
+    for idle_gpus in [0, 3] {
+        check(&stolen(idle_gpus), &[named]);
+    }
+    check(&stolen(4), &[]);
+}

@@ -11,6 +11,7 @@ use railscope_model::metric::{CPU_STEAL, HOST_STALLS, HOST_TIMER_DELAY, Metric, 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, HOST_STALLS as STALLS, HOST_STEAL as STEAL};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::gpus;
 use crate::detect::peers;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
@@ -86,6 +87,9 @@ impl Detector for HostHealth {
             let rates: Vec<_> = view
                 .history
                 .fresh_nodes(view.now)
+                .filter(|(_, history)| {
+                    limit.class != &STEAL || !gpus::are_all_idle(history, view.now)
+                })
                 .filter_map(|(node, history)| {
                     let counted = counted(history, limit)?;
                     Some((node, rate(history, limit, counted), counted.amount))
@@ -135,13 +139,14 @@ impl Detector for HostHealth {
                 "The CPUs of a node stall more often than those of other nodes."
             },
             threshold: format!(
-                "{}{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; the hypervisor causes the stalls if steal exceeds {EXPLAINS_STALLS} seconds per second and CPU",
+                "{}{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; a node of which no GPU worked in the last {:.0} s loses nothing by steal; the hypervisor causes the stalls if steal exceeds {EXPLAINS_STALLS} seconds per second and CPU",
                 limits.join(", or "),
                 if class == &STALLS {
                     format!(" (at least {MIN_STALLS} of them){}", pressure::limits())
                 } else {
                     String::new()
-                }
+                },
+                gpus::IDLE_SECONDS
             ),
             clears: "The rate stays below its limit for the whole window.",
         }
@@ -178,6 +183,14 @@ impl Detector for HostHealth {
                 .chain(fewest)
                 .chain([explains])
                 .collect();
+            if class == &STEAL {
+                all.push(Threshold::new(
+                    "time without work of any of its GPUs after which a node is not compared",
+                    gpus::IDLE_SECONDS,
+                    "s",
+                    "nothing waits for its CPUs; longer than the pause of a checkpoint (a choice)",
+                ));
+            }
             if class == &STALLS {
                 all.push(Threshold::new(
                     "minimum number of stalls",
