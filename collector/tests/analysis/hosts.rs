@@ -403,8 +403,9 @@ fn steal_of_a_node_without_work_is_not_reported() {
         })
     };
     let named = "host-steal host/n5 gpus=4 [gpu/n5:0 gpu/n5:1 gpu/n5:2 gpu/n5:3]";
+    let found = |idle_gpus| incidents(&run_from_the_start(&stolen(idle_gpus)));
     for idle_gpus in [0, 3] {
-        check(&stolen(idle_gpus), &[named]);
+        assert_eq!(found(idle_gpus), [named]);
     }
-    check(&stolen(4), &[]);
+    assert_eq!(found(4), [""; 0]);
 }
