@@ -1,5 +1,6 @@
 //! Other people's exporters as sources: mappings from their series to ours, as data.
 
+mod combined;
 mod file;
 mod translate;
 mod unit;

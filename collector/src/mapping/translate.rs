@@ -10,9 +10,10 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{Kind, Metric};
 use railscope_model::reading::{Labels, NodeReading};
 
-use crate::mapping::rows::{Answer, Combine, Found, Mapping, Row};
+use crate::mapping::combined::Combined;
+use crate::mapping::rows::{Answer, Found, Mapping, Row};
 use crate::store::source_id::Subject;
-use crate::store::{Ingested, NODE_SERIES_LIMIT, STALE_AFTER_SECONDS};
+use crate::store::{Ingested, NODE_SERIES_LIMIT};
 
 /// Keys are hashes already, or short: one fixed hasher, so that equal input gives equal output.
 type Fixed = foldhash::fast::FixedState;
@@ -119,13 +120,7 @@ struct Ours {
     subject: usize,
     metric: &'static Metric,
     labels: Labels,
-    combine: Combine,
-    value: f64,
-    /// Samples that came together in the value on this scrape, and how many there should be.
-    terms: usize,
-    expected: usize,
-    /// When a sum lost a term. It is omitted then: a sum without a term is not a smaller sum.
-    torn: Option<Timestamp>,
+    value: Combined,
     /// Its value while it is not exported, when it was last exported, and the number of expositions without it since.
     absent: Option<f64>,
     seen: Option<Timestamp>,
@@ -280,7 +275,7 @@ impl Translator {
         for place in &placed.places {
             let row = &self.mapping.rows[place.row];
             match place.fixed.or_else(|| row.value(series.value)) {
-                Some(value) => self.series[place.series].add(value),
+                Some(value) => self.series[place.series].value.add(value),
                 None => out.refuse(|| format!("{} has the value {}", series.name, series.value)),
             }
         }
@@ -366,11 +361,7 @@ impl Translator {
             subject: 0,
             metric: row.to,
             labels,
-            combine: row.combine,
-            value: 0.0,
-            terms: 0,
-            expected: 0,
-            torn: None,
+            value: Combined::new(row.combine),
             absent: row.absent,
             seen: None,
             missed: 0,
@@ -407,14 +398,12 @@ impl Translator {
             .map(|subject| (subject.clone(), NodeReading::default()))
             .collect();
         for ours in &mut self.series {
-            let terms = std::mem::take(&mut ours.terms);
-            if terms > 0 {
+            if ours.value.is_there() {
                 (ours.seen, ours.missed) = (Some(at), 0);
             }
-            if terms > 0 && (ours.combine != Combine::Sum || ours.is_whole(terms, at)) {
-                readings[ours.subject]
-                    .1
-                    .push(ours.metric, &ours.labels, ours.value);
+            if let Some(value) = ours.value.take(at) {
+                let (_, reading) = &mut readings[ours.subject];
+                reading.push(ours.metric, &ours.labels, value);
             }
         }
         if is_whole && self.series.iter().any(|ours| ours.absent.is_some()) {
@@ -451,30 +440,6 @@ impl Translator {
 impl Placed {
     fn refuse(&mut self, why: impl FnOnce() -> String) {
         self.unfit.get_or_insert_with(why);
-    }
-}
-
-impl Ours {
-    fn add(&mut self, value: f64) {
-        self.value = match self.terms {
-            0 => value,
-            _ => self.combine.apply(self.value, value),
-        };
-        self.terms += 1;
-    }
-
-    /// Whether a sum has all its terms. After a term has been away for so long that the history has
-    /// forgotten the sum, it begins again without it.
-    fn is_whole(&mut self, terms: usize, at: Timestamp) -> bool {
-        if terms < self.expected {
-            let since = *self.torn.get_or_insert(at);
-            if at.seconds_since(since) <= 2.0 * STALE_AFTER_SECONDS {
-                return false;
-            }
-        }
-        self.torn = None;
-        self.expected = terms;
-        true
     }
 }
 
