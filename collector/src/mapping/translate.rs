@@ -275,7 +275,7 @@ impl Translator {
         for place in &placed.places {
             let row = &self.mapping.rows[place.row];
             match place.fixed.or_else(|| row.value(series.value)) {
-                Some(value) => self.series[place.series].value.add(value),
+                Some(value) => self.series[place.series].value.add(value, row.combine),
                 None => out.refuse(|| format!("{} has the value {}", series.name, series.value)),
             }
         }
