@@ -13,7 +13,7 @@ use crate::assemble::netdev::port_named;
 use crate::detect::detector::View;
 use crate::detect::peers::median;
 use crate::detect::registry::Threshold;
-use crate::store::{Increase, NodeHistory};
+use crate::store::{Increase, NodeHistory, Window};
 
 /// How many times the congestion notifications of the median NIC: where all have as many, one's losses have another cause.
 const ABOVE_USUAL: f64 = 5.0;
@@ -61,8 +61,11 @@ impl<'a, 'v> Congestion<'a, 'v> {
 
     /// Marks a loss whose port has as many notifications, sent or received, and more than usual.
     pub(super) fn mark(&self, history: &NodeHistory, loss: &mut Loss<'_>) {
-        let own = notifications(history).filter(|(port, _)| *port == loss.port);
-        let own = own.map(|(_, rate)| rate).reduce(Add::add);
+        let number = loss.port.port.to_string();
+        let port = [loss.port.device.as_str(), &number];
+        let series = history.series(&RDMA_CNP);
+        let own = series.filter(|(labels, _)| labels.values().take(2).eq(port));
+        let own = own.map(|(_, window)| rate_of(window)).reduce(Add::add);
         let own = own.filter(|own| *own > 0.0 && *own >= loss.rate);
         loss.is_congested = own.is_some_and(|own| own >= ABOVE_USUAL * self.usual());
     }
@@ -96,7 +99,11 @@ fn notifications(history: &NodeHistory) -> impl Iterator<Item = (RdmaPort, f64)>
     history.series(&RDMA_CNP).filter_map(|(labels, window)| {
         let mut labels = labels.values();
         let port = port_named(labels.next()?, labels.next()?)?;
-        let rate = window.newest_increase(LOSS_SECONDS[0]).map(Increase::rate);
-        Some((port, rate.unwrap_or(0.0)))
+        Some((port, rate_of(window)))
     })
+}
+
+fn rate_of(notifications: Window<'_>) -> f64 {
+    let lately = notifications.newest_increase(LOSS_SECONDS[0]);
+    lately.map_or(0.0, Increase::rate)
 }
