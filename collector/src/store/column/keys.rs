@@ -22,12 +22,22 @@ pub(super) struct Key {
 const FEW: usize = 16;
 
 /// Keys in the order of their rows.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct Set {
     keys: Vec<Key>,
-    /// Rows in the order of their labels, once one of many is looked for. A tree's order instead of a hash table, so that no
-    /// choice of labels makes it slow.
+    /// Rows in the order of their labels, once one of many is looked for: sorted instead of hashed, so that no choice of labels
+    /// makes it slow.
     by_labels: OnceLock<Box<[u32]>>,
+}
+
+/// Keys are copied to be changed, so that their order is not.
+impl Clone for Set {
+    fn clone(&self) -> Self {
+        Self {
+            keys: self.keys.clone(),
+            by_labels: OnceLock::new(),
+        }
+    }
 }
 
 impl Set {

@@ -169,10 +169,11 @@ impl NodeHistory {
         column.window(place.row, |voice| self.axis(voice), self.slots)
     }
 
-    /// The window of one series that was on the node's last scrape.
+    /// The window of one series that was on the node's last scrape. Not for metrics of kind info, which only one source reports.
     #[inline]
     pub fn window(&self, metric: &'static Metric, labels: &[&str]) -> Option<Window<'_>> {
         debug_assert!(!is_unread(metric), "{} is not kept", metric.name);
+        debug_assert!(metric.kind != Kind::Info, "{} has no value", metric.name);
         let column = self.column(metric)?;
         column.window(column.place(labels)?, |voice| self.axis(voice), self.slots)
     }
