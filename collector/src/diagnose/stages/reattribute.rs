@@ -138,7 +138,10 @@ fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Par
         let link = if own.class == &GPU_SLOW {
             link_of(&own.part).filter(|link| degraded.contains(link) || errors.contains(link))
         } else if (waits || is_marked(own)) && !degraded.contains(&own.part) {
-            let gpus = served_by(fabric, own, waits);
+            let gpus = match waits && is_only_one_that_waits(findings, &own.part) {
+                true => may_serve(fabric, &own.part),
+                false => gpus_behind(fabric, &own.part),
+            };
             let mut links = gpus.iter().filter_map(link_of);
             let link = links.find(|link| degraded.contains(link));
             // Errors on the link of a GPU explain why packets to it wait; marks have other causes as well.
@@ -155,16 +158,22 @@ fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Par
     explained
 }
 
-/// The GPUs that a NIC serves. Where that is not known, one that waits may do so for any of its node.
-fn served_by(fabric: &Fabric, own: &Evidence, waits: bool) -> Vec<Part> {
-    let gpus = gpus_behind(fabric, &own.part);
-    let node = own.part.node().filter(|_| gpus.is_empty() && waits);
-    let Some(node) = node else { return gpus };
+/// Whether no other NIC of the node back-pressures its switch.
+fn is_only_one_that_waits(findings: &[Finding], nic: &Part) -> bool {
+    let waiting = [&PFC_STORM, &SLOW_RECEIVER].map(|class| of_class(findings, class));
+    let mut waiting = waiting.into_iter().flatten();
+    !waiting.any(|other| other.part != *nic && other.part.node() == nic.node())
+}
+
+/// The GPUs that a NIC serves; where that is not known, all of its node.
+fn may_serve(fabric: &Fabric, nic: &Part) -> Vec<Part> {
+    let gpus = gpus_behind(fabric, nic);
+    let Some(node) = nic.node().filter(|_| gpus.is_empty()) else {
+        return gpus;
+    };
     let parts = fabric.devices(node).map(|id| &fabric.vertex(id).part);
-    parts
-        .filter(|part| matches!(part, Part::Gpu(..)))
-        .cloned()
-        .collect()
+    let gpus = parts.filter(|part| matches!(part, Part::Gpu(..)));
+    gpus.cloned().collect()
 }
 
 /// Whether what probes see of a part may be another's doing.
@@ -385,6 +394,10 @@ pub(crate) mod tests {
         let waits = (&SLOW_RECEIVER, NIC);
         let root = |class, at| said_by("test", waits, &[(class, at)]);
         assert_eq!(root(&PCIE_DEGRADED, OF_GPU), Some(part(OF_GPU)));
+        // Of two that wait, which one waits for the GPU is not known.
+        let two: &[(&'static Class, &str)] =
+            &[(&PCIE_DEGRADED, OF_GPU), (&SLOW_RECEIVER, "nic/n1:mlx5_1")];
+        assert_eq!(said_by("test", waits, two), None);
         // The link of another NIC, and of another node.
         assert_eq!(root(&PCIE_DEGRADED, "pcie/n1:0000:30:00.0"), None);
         assert_eq!(root(&PCIE_DEGRADED, "pcie/n2:0000:20:00.0"), None);
