@@ -34,7 +34,7 @@ pub(super) fn explain() -> Explanation {
     Explanation {
         check: "An EFA device retransmits a far larger share of its packets than the others of its job.",
         threshold: format!(
-            "at least {MIN_RATE:.0} packets per second and {MIN_LOST} of all, over {:.0} s and over {:.0} s, and {ABOVE_MEDIAN:.0} times the share of the median device, of at least {MIN_PEERS} of the job that send {BUSY:.0} packets per second (where no job is known, of all; then the median device must retransmit, too, or the device drop {:.0} % as many packets that it receives); if one of the same name on another node retransmits at least {:.0} % as much, it is an alternative; if more do, or if a device of the same name that does not drops {:.0} % as many packets that it receives, none is reported",
+            "at least {MIN_RATE:.0} packets per second and {MIN_LOST} of all, over {:.0} s and over {:.0} s, and {ABOVE_MEDIAN:.0} times the share of the median device, of at least {MIN_PEERS} of the job that send {BUSY:.0} packets per second (where no job is known, of all; then the median device must retransmit, too, or the device drop {:.0} % as many packets that it receives); if one of the same name on another node retransmits at least {:.0} % as much, it is an alternative; if more do, or if one device of that name on another node retransmits less and drops at least {:.0} % as many packets that it receives, none is reported",
             LOSS_SECONDS[0],
             LOSS_SECONDS[1],
             100.0 * EXPLAINED,
@@ -79,7 +79,7 @@ pub(super) fn rule() -> Rule {
             "under load all devices retransmit (a choice)",
         ),
         Threshold::new(
-            "received packets that it drops as a share of these, where no job is known and most devices retransmit nothing",
+            "received packets that it drops as a share of these, where no job is known and most devices retransmit nothing, or that the receiver drops",
             EXPLAINED,
             "ratio",
             "its link loses packets in both directions (a choice)",
@@ -111,9 +111,9 @@ struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    /// Whether it drops a good part of what it, or another, retransmits.
-    fn drops(&self, other: &Self) -> bool {
-        self.dropped >= EXPLAINED * other.rate
+    /// Whether it drops a good part of so many packets a second.
+    fn drops_of(&self, rate: f64) -> bool {
+        self.dropped >= EXPLAINED * rate
     }
 }
 
@@ -178,7 +178,10 @@ fn of_job(view: &View<'_>, is_known: bool, mut senders: Vec<Sender<'_>>) -> Opti
     senders.sort_by(|a, b| b.rate.total_cmp(&a.rate));
     let (first, others) = senders.split_first()?;
     let is_lossy = first.rate >= MIN_RATE && first.share >= MIN_LOST.max(ABOVE_MEDIAN * usual);
-    if !is_lossy || senders.len() < MIN_PEERS || !(is_known || first.drops(first)) && usual == 0.0 {
+    if !is_lossy
+        || senders.len() < MIN_PEERS
+        || !(is_known || first.drops_of(first.rate)) && usual == 0.0
+    {
         return None;
     }
     let alike = others
@@ -187,13 +190,17 @@ fn of_job(view: &View<'_>, is_known: bool, mut senders: Vec<Sender<'_>>) -> Opti
     let alike: Vec<&Sender<'_>> = alike.collect();
     let is_pair =
         |other: &Sender<'_>| other.node != first.node && other.port.device == first.port.device;
-    // A receiver that has no buffers is named by itself.
+    // What is sent to a receiver without buffers is sent again: it is reported for that. One that drops packets itself has a
+    // lossy link.
     let is_receiver = |other: &Sender<'_>| {
-        is_pair(other) && other.rate < ALIKE * first.rate && other.drops(first)
+        !first.drops_of(first.rate)
+            && is_pair(other)
+            && other.rate < ALIKE * first.rate
+            && other.drops_of(first.rate)
     };
     if alike.len() > 1
         || !alike.iter().all(|other| is_pair(other))
-        || others.iter().any(is_receiver)
+        || others.iter().filter(|other| is_receiver(other)).count() == 1
     {
         return None;
     }
