@@ -33,6 +33,8 @@ const MIN_EXCESS: f64 = 0.15;
 const DESIGN_EXCESS: f64 = 0.1;
 /// Minimum number of nodes with equal traffic on the ports of a rail that counts as a job's design, if no job is known.
 const FEWEST_ALIKE: usize = 3;
+/// Share of a node's ports that carry as much as each other, from which they work for another job than the rest, if no job is known.
+const OF_ANOTHER_JOB: f64 = 0.3;
 /// A node of which the median port moves less than this has no job to compare with, bytes per second.
 const MIN_RATE: f64 = 1e8;
 
@@ -63,17 +65,16 @@ struct Moves<'a> {
 }
 
 impl Moves<'_> {
-    /// Whether another of these ports of the node carries about as much throughout: they are of one job, or of one virtual machine,
-    /// and the others of another.
-    fn has_twin(&self, ports: &[Self]) -> bool {
-        let mut others = ports.iter().filter(|other| other.port != self.port);
-        others.any(|other| {
+    /// Whether a good part of these ports of the node carries as much throughout: they work for one job, or one virtual machine, and
+    /// the others for another.
+    fn is_one_of_many(&self, ports: &[Self]) -> bool {
+        let is_alike =
+            |(one, other): (&f64, &f64)| one.max(*other) <= (1.0 + DESIGN_EXCESS) * one.min(*other);
+        let alike = ports.iter().filter(|other| {
             let mut ratios = self.ratios.iter().zip(&other.ratios);
-            let is_alike = |(one, other): (&f64, &f64)| {
-                one.max(*other) <= (1.0 + DESIGN_EXCESS) * one.min(*other)
-            };
             other.is_throughout && ratios.all(is_alike)
-        })
+        });
+        alike.count() as f64 >= OF_ANOTHER_JOB * ports.len() as f64
     }
 }
 
@@ -157,15 +158,13 @@ impl Detector for UnevenPorts {
         let of_nodes = all.chunk_by(|one, other| one.node == other.node);
         let of_nodes = of_nodes.flat_map(|ports| ports.iter().map(move |moves| (moves, ports)));
         for (moves, ports) in of_nodes {
-            if job(moves).is_none() && moves.has_twin(ports) {
-                continue;
-            }
             let excess = moves.ratios.iter().zip(&usual).map(|(ratio, usual)| {
                 // That others carry less on a rail makes nothing of a port that moves what its node's others do.
                 ratio / by_design(usual, job(moves), moves.port, *ratio).max(1.0) - 1.0
             });
             let excess = excess.fold(f64::INFINITY, f64::min);
-            if excess >= MIN_EXCESS && moves.is_throughout {
+            let of_another_job = || job(moves).is_none() && moves.is_one_of_many(ports);
+            if excess >= MIN_EXCESS && moves.is_throughout && !of_another_job() {
                 out.push(evidence(view, moves, excess));
             }
         }
@@ -173,7 +172,7 @@ impl Detector for UnevenPorts {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job; a rail on which all nodes of a small job, or several nodes without a known job, move as much is loaded by design; so are ports of a node without a known job that carry as much as each other. A node of which a port is down, or was in that time, is not judged: its job sends through the others.",
+            check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job; a rail on which all nodes of a small job, or several nodes without a known job, move as much is loaded by design; so are ports that carry as much as each other, if they are a good part of those of a node without a known job. A node of which a port is down, or was in that time, is not judged: its job sends through the others.",
             threshold: format!(
                 "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, half of it in each third of that time, in both directions (the rails of uneven jobs differ by 12 %)",
                 100.0 * MIN_EXCESS
@@ -215,6 +214,12 @@ impl Detector for UnevenPorts {
                 FEWEST_ALIKE as f64,
                 "nodes",
                 "a pipeline loads the same rails on all of its nodes (a choice)",
+            ),
+            Threshold::new(
+                "share of a node's ports that carry as much as each other, from which another job uses them, where no job is known",
+                OF_ANOTHER_JOB,
+                "ratio",
+                "two virtual machines share a host (a choice)",
             ),
             Threshold::new(
                 "bytes of the node's median port",
