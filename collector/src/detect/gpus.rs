@@ -43,14 +43,16 @@ pub(crate) fn any_is_busy(node: &NodeHistory) -> bool {
 
 /// How long the GPUs of a node must have done nothing until it is idle: longer than a checkpoint's pause.
 pub(crate) const IDLE_SECONDS: f64 = 120.0;
+/// Utilization below which a GPU does nothing: one that waits for a slow host still does something (a choice).
+const IDLE_UTILIZATION: f64 = 0.05;
 
-/// Whether a node reports what its GPUs do, and none of them has run a job lately.
+/// Whether a node reports what its GPUs do, and all of them have done nothing lately.
 pub(crate) fn are_all_idle(node: &NodeHistory, now: Timestamp) -> bool {
     let mut gpus = node.series(&GPU_UTILIZATION).peekable();
     gpus.peek().is_some()
         && gpus.all(|(_, window)| {
-            let mut lately = window.told_within(now, IDLE_SECONDS);
-            lately.all(|(_, share)| share < BUSY_UTILIZATION)
+            let mut lately = window.told_within(now, IDLE_SECONDS).peekable();
+            lately.peek().is_some() && lately.all(|(_, share)| share < IDLE_UTILIZATION)
         })
 }
 

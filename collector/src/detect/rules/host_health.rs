@@ -87,9 +87,6 @@ impl Detector for HostHealth {
             let rates: Vec<_> = view
                 .history
                 .fresh_nodes(view.now)
-                .filter(|(_, history)| {
-                    limit.class != &STEAL || !gpus::are_all_idle(history, view.now)
-                })
                 .filter_map(|(node, history)| {
                     let counted = counted(history, limit)?;
                     Some((node, rate(history, limit, counted), counted.amount))
@@ -113,6 +110,9 @@ impl Detector for HostHealth {
                     } else {
                         limit.class
                     };
+                    if class == &STEAL && has_no_work(view, node) {
+                        continue;
+                    }
                     out.push(evidence(view, node, (limit, class), (rate, usual)));
                 }
             }
@@ -139,14 +139,21 @@ impl Detector for HostHealth {
                 "The CPUs of a node stall more often than those of other nodes."
             },
             threshold: format!(
-                "{}{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; a node of which no GPU worked in the last {:.0} s loses nothing by steal; the hypervisor causes the stalls if steal exceeds {EXPLAINS_STALLS} seconds per second and CPU",
+                "{}{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; the hypervisor causes the stalls if steal exceeds {EXPLAINS_STALLS} seconds per second and CPU{}",
                 limits.join(", or "),
                 if class == &STALLS {
                     format!(" (at least {MIN_STALLS} of them){}", pressure::limits())
                 } else {
                     String::new()
                 },
-                gpus::IDLE_SECONDS
+                if class == &STEAL {
+                    format!(
+                        "; a node of which no GPU worked in the last {:.0} s is not reported",
+                        gpus::IDLE_SECONDS
+                    )
+                } else {
+                    String::new()
+                }
             ),
             clears: "The rate stays below its limit for the whole window.",
         }
@@ -185,7 +192,7 @@ impl Detector for HostHealth {
                 .collect();
             if class == &STEAL {
                 all.push(Threshold::new(
-                    "time without work of any of its GPUs after which a node is not compared",
+                    "time without work of any of its GPUs after which a node is not reported",
                     gpus::IDLE_SECONDS,
                     "s",
                     "nothing waits for its CPUs; longer than the pause of a checkpoint (a choice)",
@@ -204,6 +211,12 @@ impl Detector for HostHealth {
         };
         vec![of(&STALLS), of(&STEAL)]
     }
+}
+
+/// Whether a node's GPUs have been idle for so long that nothing waits for its CPUs.
+fn has_no_work(view: &View<'_>, node: &NodeName) -> bool {
+    let history = view.history.node(node);
+    history.is_some_and(|history| gpus::are_all_idle(history, view.now))
 }
 
 /// A node's count over all of its NUMA nodes; none while it is not known.
@@ -242,7 +255,7 @@ fn timers_later_than(history: &NodeHistory, threshold: &str) -> Option<Increase>
         .series(&HOST_TIMER_DELAY)
         .filter_map(|(labels, window)| {
             let rise = window.increase(WINDOW_SECONDS)?;
-            // The sum needs the time of all of them, and the bounds of few.
+            // To parse a bound is slow, and a series that did not rise adds only its time.
             let sign = match rise.amount {
                 0.0 => 0.0,
                 _ => sign_above(labels, micros / 1e6)?,
