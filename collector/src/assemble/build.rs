@@ -8,7 +8,7 @@ use railscope_model::identity::{NodeName, Part, SwitchName};
 use rayon::prelude::*;
 
 use crate::assemble::lldp::{DarkPorts, Switches, host_words, words_of_switches};
-use crate::assemble::netdev::{has_gpus, has_no_rdma_port};
+use crate::assemble::netdev::{MIN_SPEED, has_gpus, has_no_rdma_port};
 use crate::assemble::node_parts::{Known, NodeParts};
 use crate::fabric::subnet::Subnet;
 use crate::fabric::{
@@ -67,11 +67,11 @@ impl<'a> Sources<'a> {
         };
         let unlisted = match self.lists_hosts() {
             true => BTreeMap::new(),
-            false => unlisted_hosts(&switches),
+            false => unlisted_hosts(&switches, MIN_SPEED),
         };
         let unlisted = unlisted
             .iter()
-            .map(|host| place(host, &mut fabric, self.now));
+            .map(|host| place_unlisted(host, &mut fabric, self.now));
         hosts.extend(unlisted);
         let subnet = self
             .subnet
@@ -157,7 +157,7 @@ impl<'a> Sources<'a> {
 }
 
 /// Adds a host of which nothing is known but its interfaces.
-fn place<'a>(
+fn place_unlisted<'a>(
     (host, netdevs): (&'a NodeName, &BTreeSet<&'a str>),
     fabric: &mut Fabric,
     now: Timestamp,

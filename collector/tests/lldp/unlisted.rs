@@ -112,3 +112,21 @@ fn strangers_stay_strangers_where_hosts_are_listed() {
     assert_eq!(cables(&view).len(), 2);
     assert_eq!(view.lldp.strangers.len(), 5, "{:?}", view.lldp.strangers);
 }
+
+#[test]
+fn an_interface_that_two_ports_have_as_neighbor_is_nobodys() {
+    let mut site = Site::new();
+    let mut clones = told("leaf-1");
+    for neighbor in &mut clones.neighbors[1..4] {
+        // Installed from one image, and slow to learn their names.
+        neighbor.system = "ubuntu".to_owned();
+    }
+    clones.neighbors[0].forwards = Some(true);
+    site.analyzer
+        .take_switch(&switch("leaf-1"), Ok(clones), at(1));
+    let view = site.watch(2, &[]);
+    let all = cables(&view);
+    // The neighbor that forwards is a switch of which nothing else is known.
+    let to_hosts = all.iter().filter(|cable| cable.contains("nic/"));
+    assert_eq!(to_hosts.count(), 4, "{all:?}");
+}

@@ -351,7 +351,7 @@ fn is_management(port: PortWord<'_>, words: &[&[&str]]) -> bool {
 }
 
 /// Names that mlx5 gives to representors of a host's functions on a DPU: `pf0hpf`.
-fn is_representor(port: &str) -> bool {
+pub(super) fn is_representor(port: &str) -> bool {
     port.strip_prefix("pf")
         .and_then(|rest| rest.strip_suffix("hpf"))
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))

@@ -1,44 +1,50 @@
 //! Hosts of which nothing is known but what switches receive from them: at sites whose switches alone are scraped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use foldhash::fast::FixedState;
 use railscope_model::identity::NodeName;
 
+use super::SwitchWords;
 use super::mac::Mac;
 use super::neighbors::Said;
-use super::resolve::{find, is_management_port, is_name, names};
-use super::{Heard, SwitchWords};
-use crate::assemble::netdev::MIN_SPEED;
+use super::resolve::{find, is_management_port, is_name, is_representor, names};
 
-/// How Linux and its drivers begin the names of network interfaces. Switches say `Ethernet1/1`, `swp1`, `et-0/0/1`.
-const NETDEV_STEMS: [&str; 8] = ["en", "eth", "ib", "mlx", "p", "rdma", "ro", "gpu"];
+/// How Linux and its drivers begin the names of network interfaces. Switches say `Ethernet1/1`, `swp1`, `et-0/0/1`, `port1`.
+const NETDEV_STEMS: [&str; 6] = ["en", "ib", "mlx", "rdma", "ro", "gpu"];
+/// The same, with a number directly behind.
+const NUMBERED_STEMS: [&str; 2] = ["eth", "p"];
 /// Longest name of a network interface: Linux's `IFNAMSIZ` less the zero behind it.
 const LONGEST_NETDEV: usize = 15;
 
-/// Hosts that switches have as neighbors, with the interfaces at the other ends of the cables. A neighbor that forwards
-/// packets, or has a switch's port, is none.
-pub fn unlisted_hosts<'a>(words: &SwitchWords<'a>) -> BTreeMap<NodeName, BTreeSet<&'a str>> {
+/// Hosts that switches have as neighbors, with the interfaces at the other ends of the cables of at least that speed in bytes per
+/// second, or of unknown speed. A neighbor that forwards packets, or has a switch's port, is none; nor is an interface that two
+/// switch ports have as neighbor, as clones with one name have.
+pub fn unlisted_hosts<'a>(
+    words: &SwitchWords<'a>,
+    min_speed: f64,
+) -> BTreeMap<NodeName, BTreeSet<&'a str>> {
     let speakers = words.ports.speakers();
     let speakers = names(speakers.map(|(switch, name)| (name.as_str(), switch)));
-    let mut hosts: BTreeMap<NodeName, BTreeSet<&'a str>> = BTreeMap::new();
-    for heard in &words.heard {
-        let said = heard.said;
-        let is_switch =
-            said.forwards() == Some(true) || find(&speakers, said.system().trim()).is_some();
-        if is_switch || is_slow(heard) || !is_name(said.system().trim()) {
-            continue;
+    let fast = words.heard.iter().filter(|heard| {
+        let speed = heard.speed;
+        speed.is_none_or(|speed| speed.bytes_per_second() >= min_speed)
+    });
+    let mut sightings: HashMap<(&str, &str), usize, FixedState> = HashMap::default();
+    for said in fast.map(|heard| heard.said) {
+        let system = said.system().trim();
+        let is_switch = said.forwards() == Some(true) || find(&speakers, system).is_some();
+        if let Some(netdev) = netdev(said).filter(|_| !is_switch && is_name(system)) {
+            *sightings.entry((system, netdev)).or_default() += 1;
         }
-        if let (Ok(host), Some(netdev)) = (said.system().trim().parse(), netdev(said)) {
+    }
+    let mut hosts: BTreeMap<NodeName, BTreeSet<&'a str>> = BTreeMap::new();
+    for ((system, netdev), _) in sightings.into_iter().filter(|(_, count)| *count == 1) {
+        if let Ok(host) = system.parse() {
             hosts.entry(host).or_default().insert(netdev);
         }
     }
     hosts
-}
-
-/// Whether a port is too slow for training traffic.
-fn is_slow(heard: &Heard<'_>) -> bool {
-    let speed = heard.speed;
-    speed.is_some_and(|speed| speed.bytes_per_second() < MIN_SPEED)
 }
 
 /// The interface of a host. Many daemons give its MAC address as port and its name as description.
@@ -50,12 +56,19 @@ fn netdev(said: Said<'_>) -> Option<&str> {
 
 /// Whether a host's interface may have this name, and is not one of management.
 fn is_netdev(name: &str) -> bool {
-    let has_stem = || NETDEV_STEMS.iter().any(|stem| name.starts_with(stem));
+    let is_numbered = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
+    let has_stem = || {
+        let mut numbered = NUMBERED_STEMS
+            .iter()
+            .filter_map(|stem| name.strip_prefix(stem));
+        NETDEV_STEMS.iter().any(|stem| name.starts_with(stem)) || numbered.any(is_numbered)
+    };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     name.len() <= LONGEST_NETDEV
         && name.bytes().all(is_plain)
         && name.bytes().any(|byte| byte.is_ascii_digit())
         && has_stem()
+        && !is_representor(name)
         && !is_management_port(name, false)
 }
 
@@ -85,6 +98,10 @@ mod tests {
             "port 3",
             "",
             "eth1/1",
+            "port1",
+            "po10",
+            "pf0hpf",
+            "ethernet1",
             "0c:42:a1:00:00:01",
             "a much too long name 1",
         ];
