@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use railscope_model::identity::NodeName;
 use serde::Deserialize;
 
 use crate::config::{Target, check_url};
@@ -135,25 +134,23 @@ fn target(
     }
     let mapping = kind.and_then(|kind| mappings.by_kind(kind));
     let of_one_switch = mapping.is_some_and(|mapping| mapping.is_of_one_switch());
-    let about = match labels.get(SWITCH) {
-        Some(switch) => switch.parse().map(Subject::Switch),
-        None if of_one_switch => label("switch", label("node", host))
-            .parse()
-            .map(Subject::Switch),
-        None => label("node", host).parse::<NodeName>().map(Subject::Node),
-    };
-    if let (Ok(Subject::Switch(switch)), Some(OWN_KIND)) = (&about, kind.map(String::as_str)) {
-        return Err(format!("{KIND}: {}", own_on_switch(switch)));
-    }
     let names_target = ["node", SWITCH]
         .iter()
         .any(|name| labels.contains_key(*name));
-    let is_of_series = mapping.is_some_and(|mapping| mapping.names_its_subjects()) && !names_target;
-    let about = match labels.get(ABOUT) {
-        Some(_) => None,
-        None if is_of_series => None,
-        None => Some(about.map_err(|error| error.to_string())?),
+    let of_series = mapping.is_some_and(|mapping| mapping.names_its_subjects());
+    let about = match labels.get(SWITCH) {
+        _ if labels.contains_key(ABOUT) || of_series && !names_target => None,
+        Some(switch) => Some(switch.parse().map(Subject::Switch)),
+        None if of_one_switch => {
+            let switch = label("switch", label("node", host));
+            Some(switch.parse().map(Subject::Switch))
+        }
+        None => Some(label("node", host).parse().map(Subject::Node)),
     };
+    let about = about.transpose().map_err(|error| error.to_string())?;
+    if let (Some(Subject::Switch(switch)), Some(OWN_KIND)) = (&about, kind.map(String::as_str)) {
+        return Err(format!("{KIND}: {}", own_on_switch(switch)));
+    }
     Ok(Target {
         about,
         kind: kind.map(|kind| Arc::from(kind.as_str())),
@@ -231,7 +228,8 @@ mod tests {
         );
         let text = r#"[
             {"targets": ["otel:8889"], "labels": {"__railscope_kind": "cumulus-otlp"}},
-            {"targets": ["otel2:8889"], "labels": {"__railscope_kind": "cumulus-otlp", "node": "n1"}}
+            {"targets": ["otel2:8889"], "labels": {"__railscope_kind": "cumulus-otlp", "node": "n1"}},
+            {"targets": ["otel3:8889"], "labels": {"__railscope_kind": "cumulus-otlp", "__railscope_switch": "s1"}}
         ]"#;
         let read = parse_file_sd(text, &mappings).expect("valid");
         let about: Vec<_> = read
@@ -240,7 +238,8 @@ mod tests {
             .map(|target| target.about)
             .collect();
         let node = Subject::Node("n1".parse().expect("a name"));
-        assert_eq!(about, [None, Some(node)]);
+        let switch = Subject::Switch("s1".parse().expect("a name"));
+        assert_eq!(about, [None, Some(node), Some(switch)]);
     }
 
     #[test]
