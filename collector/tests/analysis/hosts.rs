@@ -383,13 +383,14 @@ fn a_server_of_files_that_waits_longer_than_its_clients_is_named_where_other_nod
 
 #[test]
 fn steal_of_a_node_without_work_is_not_reported() {
-    let stolen = |idle_gpus: usize| -> Box<Fault> {
+    let stolen = |idle_gpus: usize, share: f64| -> Box<Fault> {
         Box::new(move |node, seconds, page: String| {
             let lines = page.lines().map(|line| {
                 let mut gpus = 0..if node == 5 { idle_gpus } else { 0 };
                 let idle = gpus.find_map(|gpu| {
                     let series = format!("railscope_gpu_utilization_ratio{{gpu=\"{gpu}\"}}");
-                    line.starts_with(&series).then(|| format!("{series} 0\n"))
+                    line.starts_with(&series)
+                        .then(|| format!("{series} {share}\n"))
                 });
                 idle.unwrap_or_else(|| format!("{line}\n"))
             });
@@ -403,9 +404,10 @@ fn steal_of_a_node_without_work_is_not_reported() {
         })
     };
     let named = "host-steal host/n5 gpus=4 [gpu/n5:0 gpu/n5:1 gpu/n5:2 gpu/n5:3]";
-    let found = |idle_gpus| incidents(&run_from_the_start(&stolen(idle_gpus)));
-    for idle_gpus in [0, 3] {
-        assert_eq!(found(idle_gpus), [named]);
+    let found = |idle_gpus, share| incidents(&run_from_the_start(&stolen(idle_gpus, share)));
+    // Those that wait for their host still do something.
+    for (idle_gpus, share) in [(0, 0.0), (3, 0.0), (4, 0.3)] {
+        assert_eq!(found(idle_gpus, share), [named], "{idle_gpus} {share}");
     }
-    assert_eq!(found(4), [""; 0]);
+    assert_eq!(found(4, 0.0), [""; 0]);
 }
