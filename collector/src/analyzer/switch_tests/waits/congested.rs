@@ -23,6 +23,8 @@ struct Scene {
     pausing: [f64; 2],
     /// Packets that the first cable of `a` to the spine marks in ten seconds; the others mark ten.
     marked: f64,
+    /// The same of its port to the first host.
+    marked_to_host: f64,
     /// What a cable to the spine carries, compared with a host's port before.
     passes_on: f64,
 }
@@ -37,6 +39,7 @@ const SLOWED: Scene = Scene {
     sent: 0.6,
     pausing: [0.0; 2],
     marked: 10.0,
+    marked_to_host: 10.0,
     passes_on: 1.0,
 };
 
@@ -55,6 +58,10 @@ fn named(scene: Scene) -> Vec<String> {
                 let share = if is_slowed { paused } else { USUAL };
                 let sent = if is_late { scene.sent } else { 1.0 };
                 lab.add(leaf, &SWITCH_PORT_RECEIVE_BYTES, &[&port], BYTES * sent);
+                lab.add(leaf, &SWITCH_PORT_TRANSMIT_BYTES, &[&port], BYTES * sent);
+                let is_first = (leaf, host) == ("a", 0) && is_late;
+                let marked = if is_first { scene.marked_to_host } else { 10.0 };
+                lab.add(leaf, &SWITCH_PORT_ECN_MARKED, &[&port, "3"], marked);
                 pause(&mut lab, leaf, &port, "transmit", share);
                 let pauses = leaf == "a" && host == 0 && is_late;
                 let share = if pauses { scene.pausing[0] } else { 0.0 };
@@ -128,6 +135,13 @@ fn a_leaf_that_back_pressures_its_hosts_alone_is_named_or_the_cable_that_marks()
                 ..SLOWED
             },
             "it waits for a receiver",
+        ),
+        (
+            Scene {
+                marked_to_host: 1e5,
+                ..SLOWED
+            },
+            "the link to a host is slow",
         ),
         (
             Scene {

@@ -150,6 +150,8 @@ impl CongestedLeaf {
         if leaf.slowed as f64 >= MOST_OF_LEAF * sending as f64
             && passes_on(view, (leaf, history))
             && waits_for_none(view, (leaf, history), self.means)
+            // Packets to one host wait for its link, and those of all others before the leaf.
+            && marking(view, (&leaf.switch, history), false).is_none()
         {
             out.push(evidence(view, (leaf, history), sending, self.means));
         }
@@ -409,11 +411,13 @@ fn waits_for_none(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory), means
     !waits.is_empty() && waits.iter().all(is_short)
 }
 
-/// The cable of a leaf to another switch whose queue marks packets while those of the others do not.
-fn marking(
-    view: &View<'_>,
-    (leaf, history): (&SwitchName, &NodeHistory),
-) -> Option<(Part, String)> {
+/// Of a leaf's ports to other switches, or of those to hosts, the one whose queue marks packets while those of the others do not, and
+/// the shares of its packets and of those of the others.
+fn marking<'a>(
+    view: &View<'a>,
+    (leaf, history): (&SwitchName, &'a NodeHistory),
+    to_switches: bool,
+) -> Option<(&'a str, [f64; 2])> {
     let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
     for (labels, marked) in history.series(&SWITCH_PORT_ECN_MARKED) {
         let port = labels.values().next().unwrap_or_default();
@@ -421,7 +425,7 @@ fn marking(
         let lately = |counter| rate(counter, WAIT_SECONDS[0]);
         if let Some(marked) = lately(marked)
             && let Some(bytes) = bytes.and_then(lately).filter(|bytes| *bytes > 0.0)
-            && is_to_switch(view, leaf, port) == Some(true)
+            && is_to_switch(view, leaf, port) == Some(to_switches)
         {
             *shares.entry(port).or_default() += marked_share(marked, bytes);
         }
@@ -431,11 +435,16 @@ fn marking(
     let usual = median(others.map(|(_, share)| *share))?;
     let (least, times) = MARKED;
     let stands_out = *share >= least && *share >= times * usual;
-    let cable = cable_at(view.fabric, leaf, port).filter(|_| stands_out)?;
+    stands_out.then_some((*port, [*share, usual]))
+}
+
+/// The cable of a leaf to another switch that marks.
+fn marking_cable(view: &View<'_>, leaf: (&SwitchName, &NodeHistory)) -> Option<(Part, String)> {
+    let (port, shares) = marking(view, leaf, true)?;
+    let [share, usual] = shares.map(|share| 100.0 * share);
+    let cable = cable_at(view.fabric, leaf.0, port)?;
     let words = format!(
-        "port {port} marks {:.2} % of its packets, its other ports to switches {:.2} %",
-        100.0 * share,
-        100.0 * usual
+        "port {port} marks {share:.2} % of its packets, its other ports to switches {usual:.2} %"
     );
     Some((view.fabric.cable_part(cable.id)?, words))
 }
@@ -447,7 +456,7 @@ fn evidence(
     means: Means,
 ) -> Evidence {
     let Leaf { switch, slowed, .. } = leaf;
-    let marking = marking(view, (switch, history));
+    let marking = marking_cable(view, (switch, history));
     let words = marking.as_ref().map_or_else(
         || "its cables to other switches let too little through".to_owned(),
         |(_, words)| words.clone(),

@@ -26,7 +26,7 @@ pub(super) const MARKED: (f64, f64) = (2e-4, 10.0);
 /// The rule as text.
 pub(in super::super) fn words() -> String {
     format!(
-        "the leaf pauses the ports of at least {MIN_HOSTS} hosts, {:.0} % of the hosts' ports that send, for {:.1} % of the time (InfiniBand: they wait for its credits for {:.0} million ticks a second) over {:.0} s and over the newest {:.0} s, {NEW:.0} times as long as before, while they send at most {:.0} % of what they sent; the hosts of every other leaf, and the leaf's own ports, wait at most {:.0} % as much longer, and it sends at least {:.0} % of what they send to other switches, over cables none of which carries {:.0} % of its speed; a cable of the leaf to a switch is named if it marks {:.2} % of its packets, {:.0} times as much as the others",
+        "the leaf pauses the ports of at least {MIN_HOSTS} hosts, {:.0} % of the hosts' ports that send, for {:.1} % of the time (InfiniBand: they wait for its credits for {:.0} million ticks a second) over {:.0} s and over the newest {:.0} s, {NEW:.0} times as long as before, while they send at most {:.0} % of what they sent; the hosts of every other leaf, and the leaf's own ports, wait at most {:.0} % as much longer, and it sends at least {:.0} % of what they send to other switches, over cables none of which carries {:.0} % of its speed; a cable of the leaf to a switch is named if it marks {:.2} % of its packets, {:.0} times as much as the others; if a port to a host marks so, none is named",
         100.0 * MOST_OF_LEAF,
         100.0 * MIN_PAUSED,
         1e-6 * MIN_TICKS,
