@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use foldhash::fast::FixedState;
 use railscope_model::identity::NodeName;
 
-use super::SwitchWords;
 use super::mac::Mac;
 use super::neighbors::Said;
 use super::resolve::{find, is_management_port, is_name, is_representor, names};
+use super::{End, Heard, SwitchWords};
 
 /// How Linux and its drivers begin the names of network interfaces. Switches say `Ethernet1/1`, `swp1`, `et-0/0/1`, `port1`.
 const NETDEV_STEMS: [&str; 6] = ["en", "ib", "mlx", "rdma", "ro", "gpu"];
@@ -30,16 +30,18 @@ pub fn unlisted_hosts<'a>(
         let speed = heard.speed;
         speed.is_none_or(|speed| speed.bytes_per_second() >= min_speed)
     });
-    let mut sightings: HashMap<(&str, &str), usize, FixedState> = HashMap::default();
-    for said in fast.map(|heard| heard.said) {
+    // The port of a switch that has the interface as neighbor; none if several have.
+    let mut ports: HashMap<(&str, &str), Option<End>, FixedState> = HashMap::default();
+    for Heard { near, said, .. } in fast.copied() {
         let system = said.system().trim();
         let is_switch = said.forwards() == Some(true) || find(&speakers, system).is_some();
         if let Some(netdev) = netdev(said).filter(|_| !is_switch && is_name(system)) {
-            *sightings.entry((system, netdev)).or_default() += 1;
+            let port = ports.entry((system, netdev)).or_insert(Some(near));
+            *port = port.filter(|port| *port == near);
         }
     }
     let mut hosts: BTreeMap<NodeName, BTreeSet<&'a str>> = BTreeMap::new();
-    for ((system, netdev), _) in sightings.into_iter().filter(|(_, count)| *count == 1) {
+    for ((system, netdev), _) in ports.into_iter().filter(|(_, port)| port.is_some()) {
         if let Ok(host) = system.parse() {
             hosts.entry(host).or_default().insert(netdev);
         }
