@@ -17,7 +17,7 @@ use std::ops::Add;
 use railscope_model::fabric::Fabric;
 use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort, SwitchName};
 use railscope_model::metric::{
-    NIC_PHY_CRC_ERRORS, NIC_PHY_SYMBOL_ERRORS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
+    Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_SYMBOL_ERRORS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
     RDMA_PORT_TRANSMIT_BYTES, RDMA_RETRANSMITS, RDMA_TRANSPORT_EVENTS, SWITCH_PORT_TRANSMIT_BYTES,
     SWITCH_PORT_TRANSMIT_PACKETS,
 };
@@ -57,6 +57,11 @@ const ON_MOST: f64 = 0.6;
 const SENT_IN_VAIN: [&str; 3] = ["packet_seq_err", "seq_err_naks_rcvd", "rcvd_seq_err"];
 /// What they call packets behind a gap: mlx5, bnxt_re, rxe.
 const BEHIND_A_GAP: [&str; 3] = ["out_of_sequence", "oos_drop_count", "out_of_seq_request"];
+/// What the lost packets of senders and of receivers are compared with, and the events that report them.
+const SIDES: [(&Metric, [&str; 3]); 2] = [
+    (&RDMA_PORT_TRANSMIT_BYTES, SENT_IN_VAIN),
+    (&RDMA_PORT_RECEIVE_BYTES, BEHIND_A_GAP),
+];
 
 #[derive(Default)]
 struct FabricLoss {
@@ -78,17 +83,15 @@ impl Detector for FabricLoss {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         out.extend(retransmits::evidence(view));
         let congestion = Congestion::of(view);
-        let [mut all_senders, mut all_receivers] = [(); 2].map(|()| Losses(Vec::new()));
+        let mut all = [(); 2].map(|()| Losses(Vec::new()));
         for (node, history) in view.history.fresh_nodes(view.now) {
-            for (event, mut loss) in of_node(node, history) {
-                congestion.mark(history, &mut loss);
-                let all = match SENT_IN_VAIN.contains(&event) {
-                    true => &mut all_senders,
-                    false => &mut all_receivers,
-                };
-                all.0.push(loss);
+            let mut of_node = of_node(node, history);
+            congestion.mark(history, &mut of_node);
+            for loss in of_node {
+                all[loss.side].0.push(loss);
             }
         }
+        let [all_senders, all_receivers] = all;
         // A NIC that loses as much in both directions has the largest share of a shared loss that one NIC may have.
         let edges = edge::evidence(view, &all_senders, &all_receivers);
         let [senders, receivers] = [&all_senders, &all_receivers].map(Losses::lasting);
@@ -232,6 +235,8 @@ fn excuses() -> Vec<Threshold> {
 struct Loss<'a> {
     node: &'a NodeName,
     port: RdmaPort,
+    /// Which of [`SIDES`] it is.
+    side: usize,
     /// Packets a second.
     rate: f64,
     /// Whether it is so many, in all of [`LOSS_SECONDS`], that a job feels them.
@@ -304,20 +309,16 @@ impl<'a> Losses<'a> {
     }
 }
 
-/// The NICs of a node that lose packets, with the event that says so.
-fn of_node<'a>(
-    node: &'a NodeName,
-    history: &'a NodeHistory,
-) -> impl Iterator<Item = (&'a str, Loss<'a>)> {
+/// The NICs of a node that lose packets.
+fn of_node<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Loss<'a>> {
     let moving = history.moving(&RDMA_TRANSPORT_EVENTS);
-    moving.filter_map(move |(labels, window)| {
+    let losses = moving.filter_map(|(labels, window)| {
         let mut labels = labels.values();
         let (device, port, event) = (labels.next()?, labels.next()?, labels.next()?);
-        let bytes = match event {
-            _ if SENT_IN_VAIN.contains(&event) => &RDMA_PORT_TRANSMIT_BYTES,
-            _ if BEHIND_A_GAP.contains(&event) => &RDMA_PORT_RECEIVE_BYTES,
-            _ => return None,
-        };
+        let side = SIDES
+            .iter()
+            .position(|(_, events)| events.contains(&event))?;
+        let (bytes, _) = SIDES[side];
         let rate = window.increase(LOSS_SECONDS[0])?.rate();
         if rate < edge::COUNTED_RATE {
             return None;
@@ -330,17 +331,18 @@ fn of_node<'a>(
             };
             lost >= MIN_RATE && lost >= MIN_LOST * bytes / PACKET_BYTES
         });
-        let loss = Loss {
+        Some(Loss {
             node,
             port: port_named(device, port)?,
+            side,
             rate,
             is_felt,
             has_lasted: in_parts(window, LOSS_SECONDS[1], LOSS_SECONDS[0])
                 .is_some_and(|[earlier, _]| earlier.amount > 0.0),
             is_congested: false,
-        };
-        Some((event, loss))
-    })
+        })
+    });
+    losses.collect()
 }
 
 /// Errors a second that the ports of hosts count.

@@ -3,7 +3,6 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::ops::Add;
 
 use railscope_model::identity::RdmaPort;
 use railscope_model::metric::{RDMA_CNP, RDMA_PORT_TRANSMIT_BYTES};
@@ -13,7 +12,7 @@ use crate::assemble::netdev::port_named;
 use crate::detect::detector::View;
 use crate::detect::peers::median;
 use crate::detect::registry::Threshold;
-use crate::store::{Increase, NodeHistory, Window};
+use crate::store::{Increase, NodeHistory};
 
 /// How many times the congestion notifications of the median NIC: where all have as many, one's losses have another cause.
 const ABOVE_USUAL: f64 = 5.0;
@@ -59,27 +58,26 @@ impl<'a, 'v> Congestion<'a, 'v> {
         Self { view, usual }
     }
 
-    /// Marks a loss whose port has as many notifications, sent or received, and more than usual.
-    pub(super) fn mark(&self, history: &NodeHistory, loss: &mut Loss<'_>) {
-        let number = loss.port.port.to_string();
-        let port = [loss.port.device.as_str(), &number];
-        let series = history.series(&RDMA_CNP);
-        let own = series.filter(|(labels, _)| labels.values().take(2).eq(port));
-        let own = own.map(|(_, window)| rate_of(window)).reduce(Add::add);
-        let own = own.filter(|own| *own > 0.0 && *own >= loss.rate);
-        loss.is_congested = own.is_some_and(|own| own >= ABOVE_USUAL * self.usual());
+    /// Marks those losses of a node whose ports have as many notifications, sent or received, and more than usual.
+    pub(super) fn mark(&self, history: &NodeHistory, losses: &mut [Loss<'_>]) {
+        if losses.is_empty() {
+            return;
+        }
+        let ports = notifications(history);
+        for loss in losses {
+            let own = ports.get(&loss.port).copied();
+            let own = own.filter(|own| *own > 0.0 && *own >= loss.rate);
+            loss.is_congested = own.is_some_and(|own| own >= ABOVE_USUAL * self.usual());
+        }
     }
 
     fn usual(&self) -> f64 {
         *self.usual.get_or_init(|| {
             let nodes = self.view.history.fresh_nodes(self.view.now);
             let all = nodes.flat_map(|(_, history)| {
-                let mut ports: BTreeMap<RdmaPort, f64> = BTreeMap::new();
-                for (port, rate) in notifications(history) {
-                    *ports.entry(port).or_default() += rate;
-                }
-                ports.retain(|port, _| sends(history, port));
-                ports.into_values()
+                let ports = notifications(history).into_iter();
+                let sending = ports.filter(|(port, _)| sends(history, port));
+                sending.map(|(_, rate)| rate)
             });
             median(all).unwrap_or(0.0)
         })
@@ -94,16 +92,16 @@ fn sends(history: &NodeHistory, port: &RdmaPort) -> bool {
     sent.is_some_and(|sent| sent.rate() >= BUSY)
 }
 
-/// Congestion notifications a second that ports of a node send, and those that they receive.
-fn notifications(history: &NodeHistory) -> impl Iterator<Item = (RdmaPort, f64)> {
-    history.series(&RDMA_CNP).filter_map(|(labels, window)| {
+/// Congestion notifications a second that each port of a node sends and receives.
+fn notifications(history: &NodeHistory) -> BTreeMap<RdmaPort, f64> {
+    let mut ports = BTreeMap::new();
+    for (labels, window) in history.series(&RDMA_CNP) {
         let mut labels = labels.values();
-        let port = port_named(labels.next()?, labels.next()?)?;
-        Some((port, rate_of(window)))
-    })
-}
-
-fn rate_of(notifications: Window<'_>) -> f64 {
-    let lately = notifications.newest_increase(LOSS_SECONDS[0]);
-    lately.map_or(0.0, Increase::rate)
+        let port = labels.next().zip(labels.next());
+        if let Some(port) = port.and_then(|(device, port)| port_named(device, port)) {
+            let rate = window.newest_increase(LOSS_SECONDS[0]).map(Increase::rate);
+            *ports.entry(port).or_default() += rate.unwrap_or(0.0);
+        }
+    }
+    ports
 }
