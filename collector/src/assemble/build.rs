@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::assemble::lldp::{DarkPorts, Switches, host_words, words_of_switches};
 use crate::assemble::netdev::{MIN_SPEED, has_gpus, has_no_rdma_port};
-use crate::assemble::node_parts::{Known, NodeParts};
+use crate::assemble::node_parts::{Known, NodeParts, nic_named};
 use crate::fabric::subnet::Subnet;
 use crate::fabric::{
     End, HostWords, LldpMerge, Neighbors, SubnetMerge, Words, merge_lldp, merge_subnet,
@@ -164,12 +164,7 @@ fn place_unlisted<'a>(
 ) -> HostWords<'a> {
     let node = fabric.upsert(Part::Host(host.clone()), Equipment::Host);
     let netdevs = netdevs.iter().filter_map(|netdev| {
-        let part = Part::Nic(host.clone(), netdev.parse().ok()?);
-        let equipment = Equipment::Nic {
-            guid: None,
-            pci: None,
-            rail: None,
-        };
+        let (part, equipment) = nic_named(host, netdev)?;
         let nic = fabric.upsert(part, equipment);
         fabric.connect(
             node,

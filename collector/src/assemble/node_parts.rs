@@ -96,14 +96,19 @@ fn nic_by_interface(
         .value(&NIC_SPEED, &[netdev])
         .filter(|speed| *speed > 0.0);
     let is_there = speed.is_some() || history.value(&NIC_CARRIER, &[netdev]).is_some();
+    let is_fast = speed.is_none_or(|speed| speed >= MIN_SPEED);
+    (is_there && is_fast).then(|| nic_named(node, netdev))?
+}
+
+/// A NIC of which nothing is known but the name of its interface.
+pub(super) fn nic_named(node: &NodeName, netdev: &str) -> Option<(Part, Equipment)> {
     let equipment = Equipment::Nic {
         guid: None,
         pci: None,
         rail: None,
     };
     let part = Part::Nic(node.clone(), netdev.parse().ok()?);
-    let is_fast = speed.is_none_or(|speed| speed >= MIN_SPEED);
-    (is_there && is_fast).then_some((part, equipment))
+    Some((part, equipment))
 }
 
 fn parts(node: &NodeName, history: &NodeHistory) -> Vec<(Part, Equipment)> {

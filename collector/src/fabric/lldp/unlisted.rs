@@ -10,7 +10,7 @@ use super::neighbors::Said;
 use super::resolve::{find, is_management_port, is_name, is_representor, names};
 use super::{End, Heard, SwitchWords};
 
-/// How Linux and its drivers begin the names of network interfaces. Switches say `Ethernet1/1`, `swp1`, `et-0/0/1`, `port1`.
+/// How Linux and its drivers begin the names of network interfaces. Ports of switches are called `Ethernet1/1`, `swp1`, `et-0/0/1`, `port1`.
 const NETDEV_STEMS: [&str; 6] = ["en", "ib", "mlx", "rdma", "ro", "gpu"];
 /// The same, with a number directly behind.
 const NUMBERED_STEMS: [&str; 2] = ["eth", "p"];
