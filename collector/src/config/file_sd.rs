@@ -134,17 +134,15 @@ fn target(
     }
     let mapping = kind.and_then(|kind| mappings.by_kind(kind));
     let of_one_switch = mapping.is_some_and(|mapping| mapping.is_of_one_switch());
-    let names_target = ["node", SWITCH]
-        .iter()
-        .any(|name| labels.contains_key(*name));
     let of_series = mapping.is_some_and(|mapping| mapping.names_its_subjects());
     let about = match labels.get(SWITCH) {
-        _ if labels.contains_key(ABOUT) || of_series && !names_target => None,
+        _ if labels.contains_key(ABOUT) => None,
         Some(switch) => Some(switch.parse().map(Subject::Switch)),
         None if of_one_switch => {
             let switch = label("switch", label("node", host));
             Some(switch.parse().map(Subject::Switch))
         }
+        None if of_series && !labels.contains_key("node") => None,
         None => Some(label("node", host).parse().map(Subject::Node)),
     };
     let about = about.transpose().map_err(|error| error.to_string())?;
@@ -161,6 +159,7 @@ fn target(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::Mapping;
 
     #[test]
     fn file_sd_names_nodes_by_label_or_by_host() {
@@ -202,21 +201,23 @@ mod tests {
         );
     }
 
-    #[test]
-    fn only_exporters_that_run_on_or_for_one_switch_are_of_one() {
+    /// Kinds of exporters whose mapping is so.
+    fn kinds_that(is_so: fn(&Mapping) -> bool) -> Vec<String> {
         let mappings = Mappings::default();
         let kinds = mappings.kinds().filter_map(|kind| mappings.by_kind(kind));
-        let of_one = kinds.filter(|mapping| mapping.is_of_one_switch());
-        let of_one: Vec<_> = of_one.map(|mapping| &*mapping.kind).collect();
+        let kinds = kinds.filter(|mapping| is_so(mapping));
+        kinds.map(|mapping| mapping.kind.to_string()).collect()
+    }
+
+    #[test]
+    fn only_exporters_that_run_on_or_for_one_switch_are_of_one() {
+        let of_one = kinds_that(Mapping::is_of_one_switch);
         assert_eq!(of_one, ["snmp_exporter", "sonic-exporter"]);
     }
 
     #[test]
     fn a_target_whose_series_name_what_they_are_about_is_no_part_itself() {
-        let mappings = Mappings::default();
-        let kinds = mappings.kinds().filter_map(|kind| mappings.by_kind(kind));
-        let of_series = kinds.filter(|mapping| mapping.names_its_subjects());
-        let of_series: Vec<_> = of_series.map(|mapping| &*mapping.kind).collect();
+        let of_series = kinds_that(Mapping::names_its_subjects);
         assert_eq!(
             of_series,
             [
@@ -231,7 +232,7 @@ mod tests {
             {"targets": ["otel2:8889"], "labels": {"__railscope_kind": "cumulus-otlp", "node": "n1"}},
             {"targets": ["otel3:8889"], "labels": {"__railscope_kind": "cumulus-otlp", "__railscope_switch": "s1"}}
         ]"#;
-        let read = parse_file_sd(text, &mappings).expect("valid");
+        let read = parse_file_sd(text, &Mappings::default()).expect("valid");
         let about: Vec<_> = read
             .targets
             .into_iter()
