@@ -29,6 +29,9 @@ const NARROWS: [&Class; 5] = [
     &UPLINK_JITTER,
 ];
 
+/// A receiver back-pressures its switch.
+const BACK_PRESSURES: [&Class; 2] = [&SLOW_RECEIVER, &PFC_STORM];
+
 /// Parts that only probes or transports name, each with the part that others name in its place.
 pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let of_ends = |found: &&Finding| is_of_ends(&found.evidence);
@@ -101,7 +104,7 @@ fn unready_behind_slow(
     if unready.is_empty() {
         return BTreeMap::new();
     }
-    let slow = [&SLOW_RECEIVER, &PFC_STORM].map(|class| of_class(findings, class));
+    let slow = BACK_PRESSURES.map(|class| of_class(findings, class));
     let is_nic = |own: &&Evidence| matches!(own.part, Part::Nic(..) | Part::PcieLink(..));
     let slow: Vec<_> = slow.into_iter().flatten().filter(is_nic).collect();
     let pairs = unready.into_iter().filter_map(|own| {
@@ -134,7 +137,7 @@ fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Par
     let mut explained = BTreeMap::new();
     for own in evidence() {
         let is_nic = matches!(own.part, Part::Nic(..) | Part::PcieLink(..));
-        let waits = is_nic && [&PFC_STORM, &SLOW_RECEIVER].contains(&own.class);
+        let waits = is_nic && BACK_PRESSURES.contains(&own.class);
         let link = if own.class == &GPU_SLOW {
             link_of(&own.part).filter(|link| degraded.contains(link) || errors.contains(link))
         } else if (waits || is_marked(own)) && !degraded.contains(&own.part) {
@@ -160,7 +163,7 @@ fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Par
 
 /// Whether no other NIC of the node back-pressures its switch.
 fn is_only_one_that_waits(findings: &[Finding], nic: &Part) -> bool {
-    let waiting = [&PFC_STORM, &SLOW_RECEIVER].map(|class| of_class(findings, class));
+    let waiting = BACK_PRESSURES.map(|class| of_class(findings, class));
     let mut waiting = waiting.into_iter().flatten();
     !waiting.any(|other| other.part != *nic && other.part.node() == nic.node())
 }
