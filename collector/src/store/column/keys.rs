@@ -22,22 +22,12 @@ pub(super) struct Key {
 const FEW: usize = 16;
 
 /// Keys in the order of their rows.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Set {
     keys: Vec<Key>,
     /// Rows in the order of their labels, once one of many is looked for: sorted instead of hashed, so that no choice of labels
     /// makes it slow.
     by_labels: OnceLock<Box<[u32]>>,
-}
-
-/// Keys are copied to be changed, so that their order is not.
-impl Clone for Set {
-    fn clone(&self) -> Self {
-        Self {
-            keys: self.keys.clone(),
-            by_labels: OnceLock::new(),
-        }
-    }
 }
 
 impl Set {
@@ -85,7 +75,7 @@ impl Keys {
     pub(super) fn to_mut(&mut self) -> &mut Vec<Key> {
         self.are_new = true;
         let set = Arc::make_mut(&mut self.set);
-        set.by_labels = OnceLock::new();
+        set.by_labels.take();
         &mut set.keys
     }
 
