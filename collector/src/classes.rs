@@ -41,6 +41,7 @@ pub const CLASSES: &[&Class] = &[
     &FABRIC_STORM,
     &SWITCH_DOWN,
     &HOST_DOWN,
+    &NODE_SILENT,
     &GPU_LOST,
     &GPU_ERROR,
     &HOST_POWER,
@@ -160,6 +161,14 @@ pub static HOST_DOWN: Class = Class {
     severity: Severity::Critical,
     title: "Host has lost all its fabric links",
     action: "Check the host's power and console; its cables are not the cause.",
+};
+
+/// No exporter on a host responds any more.
+pub static NODE_SILENT: Class = Class {
+    name: "node-silent",
+    severity: Severity::Warning,
+    title: "Node stopped responding while its GPUs were busy",
+    action: "Check the host's console and power by its BMC; if it hangs, save the console, power-cycle it and restart its jobs elsewhere.",
 };
 
 /// A GPU no longer responds to its driver.

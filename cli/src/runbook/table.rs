@@ -33,6 +33,7 @@ pub(super) const RUNBOOKS: &[(&str, &str)] = runbooks! {
     "many-ports-down"
     "miscabled-rail"
     "mtu-mismatch"
+    "node-silent"
     "nodes-unknown"
     "noisy-neighbour"
     "numa-affinity"

@@ -184,6 +184,7 @@ pub const DETECTORS: &[Build] = &[
     rules::late_rank::build,
     rules::host_health::build,
     rules::node_hardware::build,
+    rules::node_silence::build,
     rules::storage_stall::build,
     rules::slow_receiver::build,
     rules::pause_circle::build,

@@ -17,6 +17,7 @@ pub mod marked_nics;
 pub mod miscabled_rail;
 pub mod nic_presence;
 pub mod node_hardware;
+pub mod node_silence;
 pub mod odd_config;
 pub mod pause_circle;
 pub mod probe_paths;

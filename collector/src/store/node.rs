@@ -16,8 +16,9 @@ use crate::store::page_cache::{HEAD_LIMIT, Reader, Template, Told, part_label};
 use crate::store::series_names::{Meaning, Shared, is_unread};
 use crate::store::source_id::Speaker;
 use crate::store::time_axis::{Axis, FEWEST_SLOTS, Reach};
+use crate::store::window::LATE_STEPS;
 pub(crate) use read::Place;
-pub use read::Rows;
+pub use read::{LastAnswer, Rows};
 
 /// Series kept for one node. The full-profile scrape of an 8-GPU, 8-NIC node has 4,000 to 5,000; a
 /// scrape of more is some other exporter's or broken, and must not eat the collector's memory.
@@ -353,7 +354,7 @@ impl NodeHistory {
         let axis = |speaker: u16| voices.get(usize::from(speaker)).map(|voice| &voice.axis);
         let gone = |speaker: u16, told: u32| {
             axis(speaker).is_none_or(|axis| {
-                told < axis.oldest() || at.seconds_since(axis.time(told)) > STALE_AFTER_SECONDS
+                told < axis.oldest() || at.seconds_since(axis.time(told)) > fresh_seconds(axis)
             })
         };
         let newest = axis(arrival.voice).map_or(0, Axis::newest);
@@ -369,6 +370,12 @@ impl NodeHistory {
             self.identity += 1;
         }
     }
+}
+
+/// Age up to which what a source reported is fresh.
+fn fresh_seconds(axis: &Axis) -> f64 {
+    let usual = axis.usual_step().unwrap_or(0.0);
+    STALE_AFTER_SECONDS.max(LATE_STEPS * usual.min(STALE_AFTER_SECONDS))
 }
 
 /// Whether new series are rejected.

@@ -148,7 +148,7 @@ const KINDS: &[(&[&str], &[Pattern])] = &[
     ),
     (&["setpoint"], &[Name("host-cooling")]),
     (&["price_cap"], &[Name("host-power"), Name("power-limit")]),
-    (&["drain"], &[Planned("node-silent")]),
+    (&["drain"], &[Name("node-silent")]),
     (&["app_xid"], &[Planned("xid"), Planned("application")]),
     (&["restart"], &[]),
 ];

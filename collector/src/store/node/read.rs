@@ -5,8 +5,8 @@ use railscope_model::metric::{Kind, Metric};
 use railscope_model::reading::Labels;
 
 use super::super::column::Column;
-use super::super::window::{LATE_STEPS, Window};
-use super::{NodeHistory, STALE_AFTER_SECONDS, UNKNOWN_INTERVALS, Voice};
+use super::super::window::Window;
+use super::{NodeHistory, STALE_AFTER_SECONDS, UNKNOWN_INTERVALS, Voice, fresh_seconds};
 use crate::store::series_names::is_unread;
 use crate::store::source_id::Speaker;
 use crate::store::time_axis::Axis;
@@ -41,6 +41,20 @@ impl NodeHistory {
         self.identity
     }
 
+    /// When each source last answered; a source keeps its place.
+    pub fn last_answers(&self) -> impl Iterator<Item = LastAnswer> {
+        self.voices.iter().map(|voice| LastAnswer {
+            at: voice.axis.heard(),
+            interval: voice.axis.usual_step(),
+        })
+    }
+
+    /// Place in [`Self::last_answers`] of the source of a metric; of the first series, if there are several.
+    pub fn source_of(&self, metric: &'static Metric) -> Option<usize> {
+        let (.., voice) = self.told(metric).next()?;
+        Some(usize::from(voice))
+    }
+
     /// When the node was last seen.
     pub fn heard(&self) -> Option<Timestamp> {
         self.voices.iter().map(|voice| voice.axis.heard()).max()
@@ -48,11 +62,9 @@ impl NodeHistory {
 
     /// Whether the newest scrape is recent enough to describe the present: 60 s, or 90 s of a source that is scraped once a minute.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        self.voices.iter().any(|Voice { axis, .. }| {
-            let age = now.seconds_since(axis.heard());
-            let is_usual = |step: f64| age <= LATE_STEPS * step.min(STALE_AFTER_SECONDS);
-            age <= STALE_AFTER_SECONDS || axis.usual_step().is_some_and(is_usual)
-        })
+        self.voices
+            .iter()
+            .any(|Voice { axis, .. }| now.seconds_since(axis.heard()) <= fresh_seconds(axis))
     }
 
     /// Whether the data of one source is newer than [`UNKNOWN_INTERVALS`] of its interval, which is measured after three
@@ -182,6 +194,15 @@ impl NodeHistory {
     pub fn value(&self, metric: &'static Metric, labels: &[&str]) -> Option<f64> {
         self.window(metric, labels)?.value()
     }
+}
+
+/// When a source last answered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LastAnswer {
+    /// The time of its newest scrape.
+    pub at: Timestamp,
+    /// Mean time between its scrapes, seconds. None before the third.
+    pub interval: Option<f64>,
 }
 
 /// Place of a series in a node's history: valid as long as [`NodeHistory::rows_since`] of its metric is the same.

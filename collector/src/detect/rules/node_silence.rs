@@ -1,0 +1,357 @@
+//! Hosts that stopped responding in the middle of their work: all of their exporters at once.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::Part;
+use railscope_model::metric::{
+    CPU_IOWAIT, GPU_UTILIZATION, HOST_PRESSURE, Metric, NODE_BOOT_TIME, RDMA_PORT_UP,
+};
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, NODE_SILENT};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::gpus::{self, busy_span};
+use crate::detect::registry::{Rule, Threshold};
+use crate::store::{LastAnswer, NodeHistory};
+
+const NAME: &str = "node-silence";
+
+/// How long no exporter of a host has responded.
+const SILENT_SECONDS: f64 = 60.0;
+/// The same in scrape intervals: single scrapes fail.
+const SILENT_INTERVALS: f64 = 4.0;
+/// Exporters that fail together on a host: one alone may have crashed.
+const MIN_EXPORTERS: usize = 2;
+/// Exporters of a host, or hosts, whose last answers are so many scrape intervals apart fell silent together: one may be due
+/// an interval after the other, and may be late.
+const TOGETHER_INTERVALS: f64 = 1.5;
+/// Scrape intervals after which an exporter is late.
+const LATE_INTERVALS: f64 = 1.25;
+/// How long half of the GPUs were busy before: a drained node becomes idle before it is restarted.
+const BUSY_SECONDS: f64 = 60.0;
+/// Most hosts that fall silent together; more share a cause, such as a rack's power or management switch.
+const MOST_HOSTS: usize = 3;
+
+/// Series that only an exporter on the host itself has, and no BMC or scheduler.
+const OF_HOST: [&Metric; 4] = [&NODE_BOOT_TIME, &HOST_PRESSURE, &CPU_IOWAIT, &RDMA_PORT_UP];
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::<NodeSilence>::default()
+}
+
+/// What late hosts did, by history: what a silent exporter has reported is soon forgotten where another continues.
+#[derive(Default)]
+struct NodeSilence(HashMap<u64, Late, FixedState>);
+
+/// A host whose exporters may have stopped.
+#[derive(Debug)]
+struct Late {
+    /// The last answer of the exporter that reports its GPUs.
+    last: LastAnswer,
+    /// Whether half of its GPUs had been busy for some time by then.
+    was_busy: bool,
+    /// Places of its exporters that run on the host itself.
+    of_host: Vec<usize>,
+}
+
+impl Detector for NodeSilence {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let mut late = HashMap::default();
+        let mut silent = Vec::new();
+        for (node, history) in view.history.nodes() {
+            if !history.last_answers().any(|last| is_late(&last, view.now)) {
+                continue;
+            }
+            let known = self.0.remove(&history.born());
+            let Some(host) = known
+                .filter(|known| known.is_silent(history, |_| true))
+                .or_else(|| Late::of(history, view.now))
+            else {
+                continue;
+            };
+            if host.is_silent(history, |last| is_silent(last, view.now)) {
+                silent.push((node, host.last, host.was_busy));
+            }
+            late.insert(history.born(), host);
+        }
+        self.0 = late;
+        for (node, last, _) in silent.iter().filter(|(.., was_busy)| *was_busy) {
+            let mut together = silent
+                .iter()
+                .filter(|(_, other, _)| are_together(last, other));
+            if together.nth(MOST_HOSTS).is_some() {
+                continue;
+            }
+            let part = Part::Host((*node).clone());
+            out.push(Evidence {
+                detector: NAME,
+                signal: GPU_UTILIZATION.name,
+                class: &NODE_SILENT,
+                effect: 1.0,
+                statement: format!(
+                    "no exporter on {node} has responded for {:.0} s, and its GPUs were busy until then",
+                    view.now.seconds_since(last.at)
+                ),
+                victims: gpus_behind(view.fabric, &part),
+                part,
+                related: Vec::new(),
+                alike: Vec::new(),
+            });
+        }
+    }
+
+    fn remembers(&self) -> bool {
+        true
+    }
+
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: "All exporters on the host stopped responding at the same time, while its GPUs were busy.",
+            threshold: format!(
+                "at least {MIN_EXPORTERS} exporters, for {SILENT_SECONDS} s and {SILENT_INTERVALS} scrape intervals; GPUs busy for {BUSY_SECONDS} s before; at most {MOST_HOSTS} hosts at once"
+            ),
+            clears: "An exporter on the host responds, or the host is no longer a target.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        vec![Rule::new(&NODE_SILENT, thresholds())]
+    }
+}
+
+fn thresholds() -> Vec<Threshold> {
+    vec![
+        Threshold::new(
+            "time without an answer",
+            SILENT_SECONDS,
+            "s",
+            "the age at which a node is no longer evaluated",
+        ),
+        Threshold::new(
+            "the same in scrape intervals",
+            SILENT_INTERVALS,
+            "intervals",
+            "single scrapes fail (a choice)",
+        ),
+        Threshold::new(
+            "scrape intervals after which a host's state is kept",
+            LATE_INTERVALS,
+            "intervals",
+            "before the last data is discarded (a choice)",
+        ),
+        Threshold::new(
+            "fewest exporters that fail together",
+            MIN_EXPORTERS as f64,
+            "exporters",
+            "one alone may have crashed",
+        ),
+        Threshold::new(
+            "longest time between the last answers of what fails together",
+            TOGETHER_INTERVALS,
+            "intervals",
+            "scrapes of one interval, half an interval late (a choice)",
+        ),
+        Threshold::new(
+            "time for which half of its GPUs were busy before",
+            BUSY_SECONDS,
+            "s",
+            "a drained node becomes idle before it is restarted (a choice)",
+        ),
+        Threshold::new(
+            "most hosts that fall silent together",
+            MOST_HOSTS as f64,
+            "hosts",
+            "more share a cause, such as a rack's power or management switch (a choice)",
+        ),
+        gpus::busy(),
+    ]
+}
+
+impl Late {
+    /// A host whose exporter of GPUs is late.
+    fn of(history: &NodeHistory, now: Timestamp) -> Option<Self> {
+        let of_gpus = history.source_of(&GPU_UTILIZATION)?;
+        let last = history.last_answers().nth(of_gpus)?;
+        if !is_late(&last, now) {
+            return None;
+        }
+        let mut of_host: Vec<_> = OF_HOST
+            .iter()
+            .filter_map(|metric| history.source_of(metric))
+            .chain([of_gpus])
+            .collect();
+        of_host.sort_unstable();
+        of_host.dedup();
+        Some(Self {
+            last,
+            was_busy: was_busy(history, last.at),
+            of_host,
+        })
+    }
+
+    /// Whether its exporters have not answered since, and enough of them stopped together, and those on the host are as
+    /// asked for.
+    fn is_silent(&self, history: &NodeHistory, is: impl Fn(&LastAnswer) -> bool) -> bool {
+        let all: Vec<_> = history.last_answers().collect();
+        let mut of_host = self.of_host.iter().filter_map(|place| all.get(*place));
+        let together = all.iter().filter(|other| are_together(&self.last, other));
+        of_host.all(|last| are_together(&self.last, last) && is(last))
+            && together.count() >= MIN_EXPORTERS
+    }
+}
+
+/// Whether a scrape is overdue.
+fn is_late(last: &LastAnswer, now: Timestamp) -> bool {
+    let overdue = |step| now.seconds_since(last.at) > LATE_INTERVALS * step;
+    last.interval.is_some_and(overdue)
+}
+
+fn is_silent(last: &LastAnswer, now: Timestamp) -> bool {
+    let patience = last
+        .interval
+        .map_or(SILENT_SECONDS, |step| SILENT_INTERVALS * step);
+    now.seconds_since(last.at) > patience.max(SILENT_SECONDS)
+}
+
+/// Whether two sources answered for the last time at the same time.
+fn are_together(one: &LastAnswer, other: &LastAnswer) -> bool {
+    let Some(interval) = one.interval.zip(other.interval).map(|(a, b)| a.max(b)) else {
+        return false;
+    };
+    let (early, late) = (one.at.min(other.at), one.at.max(other.at));
+    late.seconds_since(early) <= TOGETHER_INTERVALS * interval
+}
+
+fn was_busy(history: &NodeHistory, until: Timestamp) -> bool {
+    busy_span(history, until)
+        .is_some_and(|(since, end)| end == until && until.seconds_since(since) >= BUSY_SECONDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use railscope_model::identity::NodeName;
+    use railscope_model::metric::{GPU, SENSOR_ALARM};
+    use railscope_model::reading::{Labels, NodeReading};
+
+    use super::*;
+    use crate::analyzer::Analyzer;
+    use crate::store::source_id::{Speaker, Subject};
+
+    const NODES: usize = 8;
+    const GPUS: usize = 2;
+    const STEP_SECONDS: u64 = 5;
+    /// When exporters stop responding.
+    const STOP_SECONDS: u64 = 120;
+    const END_SECONDS: u64 = 300;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp(1_700_000_000_000 + 1000 * seconds)
+    }
+
+    fn node(index: usize) -> NodeName {
+        format!("n{index}").parse().expect("a name")
+    }
+
+    fn of_gpus(node: usize, utilization: f64) -> NodeReading {
+        let mut reading = NodeReading::default();
+        for gpu in 0..GPUS {
+            let (index, uuid) = (gpu.to_string(), format!("GPU-{node}-{gpu}"));
+            let info = [&*index, &uuid, "", "H100", "", "", "", "", ""];
+            reading.push(&GPU, &Labels::new(info), true);
+            reading.push(&GPU_UTILIZATION, &Labels::new([&*index]), utilization);
+        }
+        reading
+    }
+
+    fn of_host(seconds: u64) -> NodeReading {
+        let mut reading = NodeReading::default();
+        let waited = 0.001 * seconds as f64;
+        reading.push(&HOST_PRESSURE, &Labels::new(["io", "some"]), waited);
+        reading
+    }
+
+    fn of_bmc() -> NodeReading {
+        let mut reading = NodeReading::default();
+        let labels = Labels::new(["bmc", "FAN1", "fan"]);
+        reading.push(&SENSOR_ALARM, &labels, false);
+        reading
+    }
+
+    /// Whether an exporter of a node (`gpu`, `host`, `bmc`) responds at this time.
+    type Responds = dyn Fn(usize, &str, u64) -> bool;
+
+    /// Silent hosts of the last tick, with the utilization that GPUs have until then.
+    fn silent(responds: &Responds, utilization: impl Fn(u64) -> f64) -> Vec<String> {
+        let mut analyzer = Analyzer::default();
+        analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+        let mut found = Vec::new();
+        for seconds in (STEP_SECONDS..=END_SECONDS).step_by(STEP_SECONDS as usize) {
+            for index in 0..NODES {
+                let readings = [
+                    ("gpu", 10, of_gpus(index, utilization(seconds))),
+                    ("host", 20, of_host(seconds)),
+                    ("bmc", 30, of_bmc()),
+                ];
+                for (name, precedence, reading) in readings {
+                    if responds(index, name, seconds) {
+                        let speaker = Speaker {
+                            precedence,
+                            name: name.into(),
+                        };
+                        let subject = Subject::Node(node(index));
+                        analyzer.ingest_from(&speaker, &subject, &reading, at(seconds), false);
+                    }
+                }
+            }
+            let view = analyzer.tick(at(seconds));
+            let lines = view
+                .incidents
+                .iter()
+                .map(|incident| format!("{} {}", incident.class.name, incident.root));
+            found = lines.collect();
+        }
+        found
+    }
+
+    #[test]
+    fn a_host_whose_exporters_all_stop_while_its_gpus_are_busy_is_silent_though_its_bmc_responds() {
+        let stops =
+            |index, name: &str, seconds| index != 3 || name == "bmc" || seconds < STOP_SECONDS;
+        assert_eq!(silent(&stops, |_| 0.97), ["node-silent host/n3"]);
+        // One exporter is asked just before the other.
+        let late = |index, name: &str, seconds| {
+            let last = STOP_SECONDS + if name == "gpu" { STEP_SECONDS } else { 0 };
+            index != 3 || name == "bmc" || seconds < last
+        };
+        assert_eq!(silent(&late, |_| 0.97), ["node-silent host/n3"]);
+    }
+
+    #[test]
+    fn a_host_that_was_idle_that_responds_or_that_fails_with_many_others_is_not_silent() {
+        let stops = |index, _: &str, seconds| index != 3 || seconds < STOP_SECONDS;
+        let drained = |seconds| {
+            if seconds < STOP_SECONDS - 15 {
+                0.97
+            } else {
+                0.0
+            }
+        };
+        assert!(silent(&stops, drained).is_empty(), "drained");
+        let one =
+            |index, name: &str, seconds| index != 3 || name != "gpu" || seconds < STOP_SECONDS;
+        assert!(silent(&one, |_| 0.97).is_empty(), "one exporter");
+        let rack = |index, _: &str, seconds| index >= MOST_HOSTS + 1 || seconds < STOP_SECONDS;
+        assert!(silent(&rack, |_| 0.97).is_empty(), "a rack");
+        let again = |index, _: &str, seconds: u64| {
+            index != 3 || !(STOP_SECONDS..END_SECONDS - 100).contains(&seconds)
+        };
+        assert!(silent(&again, |_| 0.97).is_empty(), "it responds again");
+    }
+}
