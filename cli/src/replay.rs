@@ -164,9 +164,13 @@ fn summary(out: &mut impl Write, replayed: &Replayed) -> io::Result<()> {
     let span = replayed
         .span
         .map_or(0.0, |(first, last)| last.seconds_since(first));
+    let ignored = match replayed.ignored {
+        0 => String::new(),
+        count => format!("{count} of invalid targets ignored, "),
+    };
     writeln!(
         out,
-        "{} scrapes, {} failed, {} cycles of the analysis, {span:.0} s",
+        "{} scrapes, {} failed, {ignored}{} cycles of the analysis, {span:.0} s",
         replayed.scrapes, replayed.failures, replayed.ticks
     )
 }

@@ -39,6 +39,8 @@ pub struct Replayed {
     pub scrapes: u64,
     /// Failed scrapes.
     pub failures: u64,
+    /// Scrapes of invalid targets.
+    pub ignored: u64,
     /// Cycles of the analysis.
     pub ticks: u64,
     /// Time of the first and of the last scrape; none without a scrape.
@@ -122,7 +124,11 @@ impl Replay {
             }
             let first = self.replayed.span.map_or(line.at, |(first, _)| first);
             self.replayed.span = Some((first, line.at));
-            self.take(&place, line)?;
+            if pack.ignored.contains(&line.origin) {
+                self.replayed.ignored += 1;
+            } else {
+                self.take(&place, line)?;
+            }
         }
         for cycle in cycles.rest() {
             self.tick(cycle, &mut each)?;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::config::{Target, check_url};
 use crate::mapping::{Mappings, OWN_KIND};
+use crate::sources::push::fragments::Origin;
 use crate::sources::targets::own_on_switch;
 use crate::store::source_id::Subject;
 
@@ -29,16 +30,37 @@ struct Group {
     labels: BTreeMap<String, String>,
 }
 
+impl Group {
+    /// Label `job`, empty without one, and label `instance`, or the address.
+    fn origin(&self, address: &str) -> Origin {
+        let label = |name| self.labels.get(name).cloned();
+        Origin {
+            job: label("job").unwrap_or_default(),
+            instance: label("instance").unwrap_or_else(|| address.to_owned()),
+        }
+    }
+}
+
+/// A valid or an invalid entry.
+pub(crate) type Entry = Result<Labeled, Invalid>;
+
 /// A target with the labels that identify it in a recording.
 pub(crate) struct Labeled {
-    /// Label `job`; empty without one.
-    pub(crate) job: String,
-    /// Label `instance`, or the address.
-    pub(crate) instance: String,
+    /// What identifies its scrapes.
+    pub(crate) origin: Origin,
     /// Label `__railscope_listed`.
     pub(crate) listed: Option<String>,
     /// The target.
     pub(crate) target: Target,
+}
+
+/// An entry that is no target.
+#[derive(Debug)]
+pub(crate) struct Invalid {
+    /// Its address and what was expected.
+    pub(crate) why: String,
+    /// What identifies its scrapes in a recording.
+    pub(crate) origins: Vec<Origin>,
 }
 
 /// Valid and invalid entries of a file_sd file.
@@ -59,21 +81,17 @@ pub(crate) fn parse_file_sd(text: &str, mappings: &Mappings) -> Result<FileSd, S
     for entry in parse_entries(text, mappings)? {
         match entry {
             Ok(labeled) => targets.push(labeled.target),
-            Err(why) => left_out.push(why),
+            Err(invalid) => left_out.push(invalid.why),
         }
     }
     Ok(FileSd { targets, left_out })
 }
 
-/// Reads the text of a recording's file_sd file: targets with their identifying labels.
+/// Reads the text of a recording's file_sd file: targets with their identifying labels, and invalid entries.
 ///
 /// # Errors
-/// As for [`parse_file_sd`], and the first invalid entry.
-pub(crate) fn parse_labeled(text: &str, mappings: &Mappings) -> Result<Vec<Labeled>, String> {
-    parse_entries(text, mappings)?.into_iter().collect()
-}
-
-fn parse_entries(text: &str, mappings: &Mappings) -> Result<Vec<Result<Labeled, String>>, String> {
+/// As for [`parse_file_sd`].
+pub(crate) fn parse_entries(text: &str, mappings: &Mappings) -> Result<Vec<Entry>, String> {
     let groups: Vec<Group> = serde_json::from_str(text).map_err(|error| {
         format!(
             "line {}, column {}: expected JSON like [{{\"targets\": [\"n1:10660\"], \"labels\": {{\"node\": \"n1\"}}}}]: {error}",
@@ -84,22 +102,28 @@ fn parse_entries(text: &str, mappings: &Mappings) -> Result<Vec<Result<Labeled, 
     let mut entries = Vec::new();
     for group in &groups {
         if group.labels.contains_key("node") && group.targets.len() > 1 {
-            entries.push(Err(format!(
-                "targets {:?} share one node label: expected a group for each node",
-                group.targets
-            )));
+            entries.push(Err(Invalid {
+                why: format!(
+                    "targets {:?} share one node label: expected a group for each node",
+                    group.targets
+                ),
+                origins: group.targets.iter().map(|one| group.origin(one)).collect(),
+            }));
             continue;
         }
         for address in &group.targets {
-            let label = |name| group.labels.get(name).cloned();
-            let target = target(address, &group.labels, mappings);
-            let target = target.map_err(|why| format!("target {address:?}: {why}"));
-            entries.push(target.map(|target| Labeled {
-                job: label("job").unwrap_or_default(),
-                instance: label("instance").unwrap_or_else(|| address.clone()),
-                listed: label(LISTED),
-                target,
-            }));
+            let origin = group.origin(address);
+            entries.push(match target(address, &group.labels, mappings) {
+                Ok(target) => Ok(Labeled {
+                    origin,
+                    listed: group.labels.get(LISTED).cloned(),
+                    target,
+                }),
+                Err(why) => Err(Invalid {
+                    why: format!("target {address:?}: {why}"),
+                    origins: vec![origin],
+                }),
+            });
         }
     }
     Ok(entries)
@@ -273,7 +297,10 @@ mod tests {
                 "target \"a:1\": __railscope_about: expected \"series\", beside __railscope_kind",
             ),
         ] {
-            let error = parse_labeled(text, &Mappings::default()).err().expect(text);
+            let error = match parse_entries(text, &Mappings::default()) {
+                Ok(entries) => entries.into_iter().find_map(Result::err).expect(text).why,
+                Err(error) => error,
+            };
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

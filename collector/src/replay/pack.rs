@@ -1,13 +1,13 @@
 //! A recording of a cluster as a folder, the *pack*: docs/recording.md has its format.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use railscope_model::fabric::Timestamp;
 
-use crate::config::file_sd::parse_labeled;
+use crate::config::file_sd::parse_entries;
 use crate::config::{Config, ConfigError, SubnetFrom, Target};
 use crate::sources::node_names::unite;
 use crate::sources::push::fragments::Origin;
@@ -90,6 +90,8 @@ pub struct Pack {
     /// All targets, as the collector would scrape them.
     pub targets: Vec<Target>,
     pub(crate) origins: HashMap<Origin, Arc<Target>>,
+    /// What identifies the scrapes of invalid targets: they are ignored.
+    pub(super) ignored: HashSet<Origin>,
     pub(crate) fabric: Vec<FabricFile>,
     /// When which target is in the list.
     pub(super) listings: Listings,
@@ -100,7 +102,7 @@ pub struct Pack {
 }
 
 impl Pack {
-    /// Opens the pack in this folder.
+    /// Opens the pack in this folder. Invalid targets are logged and ignored, as while they are scraped.
     ///
     /// # Errors
     /// A file is missing or invalid.
@@ -108,13 +110,17 @@ impl Pack {
         let mut config = Config::load(&folder.join(CONFIG))?;
         // The state of an earlier run is not part of the recording, and a replay writes nothing.
         config.state_dir = None;
-        let mut origins = HashMap::new();
+        let (mut origins, mut ignored) = (HashMap::new(), HashSet::new());
         let mut listings = Listings::default();
         let mut read = Vec::new();
         for file in &config.file_sd {
             let text = std::fs::read_to_string(file).map_err(unreadable(file))?;
-            let labeled = parse_labeled(&text, &config.mappings).map_err(invalid(file))?;
-            read.extend(labeled.into_iter().map(|one| (file, one)));
+            for entry in parse_entries(&text, &config.mappings).map_err(invalid(file))? {
+                match entry {
+                    Ok(labeled) => read.push((file, labeled)),
+                    Err(invalid) => ignored.extend(invalid.origins),
+                }
+            }
         }
         let mut configured = config.targets.clone();
         let of_files = read.iter_mut().map(|(_, one)| &mut one.target);
@@ -122,8 +128,7 @@ impl Pack {
         for (file, one) in read {
             let listed = listings.add(&one.target, one.listed.as_deref());
             listed.map_err(invalid(file))?;
-            let (job, instance) = (one.job, one.instance);
-            origins.insert(Origin { job, instance }, Arc::new(one.target));
+            origins.insert(one.origin, Arc::new(one.target));
         }
         listings.sort();
         let mut list = TargetList::new(
@@ -154,6 +159,7 @@ impl Pack {
             targets,
             config,
             origins,
+            ignored,
             fabric,
             listings,
             cycles: read_cycles(folder)?,

@@ -118,6 +118,22 @@ fn a_fault_is_found_at_the_times_of_the_recording_and_ends_with_it() {
 }
 
 #[test]
+fn an_invalid_target_is_ignored_with_its_scrapes_and_the_others_are_replayed() {
+    let mut lines = lines();
+    lines.insert(1, line(START, "m1:8080", "body", "kube_node_info 1\n"));
+    let folder = pack(&lines);
+    let file = folder.path().join("targets.json");
+    let targets = fs::read_to_string(&file).expect("targets");
+    let unknown = r#"{"targets":["m1:8080"],"labels":{"job":"railscope","__railscope_kind":"kube-state-metrics"}}"#;
+    let targets = targets.replacen('[', &format!("[{unknown},"), 1);
+    fs::write(&file, targets).expect("written");
+    let (seen, replayed) = replay(&folder, Window::default());
+    let replayed = replayed.expect("a pack");
+    assert_eq!((replayed.scrapes, replayed.ignored), (143, 1));
+    assert_eq!(seen, replay(&pack(&self::lines()), Window::default()).0);
+}
+
+#[test]
 fn a_window_omits_what_is_outside() {
     let folder = pack(&lines());
     let at = |second| Some(Timestamp((START + second) * 1000));

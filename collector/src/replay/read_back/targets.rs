@@ -9,7 +9,7 @@ use reqwest::Url;
 use super::ReadBackError;
 use super::client::{Client, Labels};
 use super::samples::Carry;
-use crate::config::file_sd::parse_labeled;
+use crate::config::file_sd::parse_entries;
 use crate::config::{About, Config, Push, Target};
 use crate::mapping::Mappings;
 use crate::sources::push::fragments::{Origin, write_escaped};
@@ -69,12 +69,18 @@ fn configured(config: &Config) -> Result<Vec<Configured>, ReadBackError> {
             why,
         };
         let text = std::fs::read_to_string(file).map_err(|error| invalid(error.to_string()))?;
-        let labeled = parse_labeled(&text, &config.mappings).map_err(invalid)?;
-        all.extend(labeled.into_iter().map(|labeled| Configured {
-            job: labeled.job,
-            instance: labeled.instance,
-            target: labeled.target,
-        }));
+        for entry in parse_entries(&text, &config.mappings).map_err(invalid)? {
+            match entry {
+                Ok(labeled) => all.push(Configured {
+                    job: labeled.origin.job,
+                    instance: labeled.origin.instance,
+                    target: labeled.target,
+                }),
+                Err(error) => {
+                    tracing::error!(file = %file.display(), "invalid target ignored: {}", error.why);
+                }
+            }
+        }
     }
     Ok(all)
 }
