@@ -22,6 +22,7 @@ use crate::diagnose::stages::maintenance::{Window, mark};
 use crate::diagnose::stages::mass_link_loss::Storms;
 use crate::diagnose::stages::nvlink_switches::{self, Bond};
 use crate::diagnose::stages::reseats::Reseats;
+use crate::diagnose::stages::virtual_functions;
 use crate::fabric::Routes;
 use crate::jobs::job::Jobs;
 use crate::stages::{LeftOut, Step};
@@ -190,6 +191,7 @@ impl Tracker {
         let earlier = self.earlier(&findings, now);
         let mut groups = group(fabric, findings, &earlier, answers, self.left_out);
         if !self.left_out.has(Step::Parents) {
+            virtual_functions::join(history, &mut groups);
             nvlink_switches::join(fabric, history, &mut groups, |gpu, port| {
                 self.bond(gpu, port, now)
             });

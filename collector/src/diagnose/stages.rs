@@ -14,4 +14,5 @@ pub mod posterior;
 pub(crate) mod reattribute;
 pub(crate) mod reseats;
 pub(crate) mod shared_nics;
+pub(crate) mod virtual_functions;
 pub(crate) mod whole_hosts;
