@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{
-    GPU_UTILIZATION, Metric, NIC_PRIORITY_BYTES, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES,
-    RDMA_PORT_UP, WORKLOAD,
+    GPU_MEMORY_SIZE, GPU_MEMORY_USED, GPU_UTILIZATION, Metric, NIC_PRIORITY_BYTES,
+    RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_UP, WORKLOAD,
 };
+use railscope_model::reading::Labels;
 
 use crate::assemble::netdev::has_gpus;
 use crate::classes::{LINK_ERRORS, PORT_DOWN, PORT_FLAPPING};
@@ -30,6 +31,8 @@ const REMEMBERED_SECONDS: f64 = 1_800.0;
 /// A node that reports nothing any more was idle if it was so for as long before: nodes are switched off soon after the last job
 /// (a choice).
 const IDLE_BEFORE_OFF_SECONDS: f64 = 10.0;
+/// Share of its memory that a GPU without a job has in use at most: a context of a monitoring agent (a choice).
+const MOST_HELD: f64 = 0.02;
 /// Bytes per second of a port that keep-alives alone do not send (a choice).
 const KEEP_ALIVE: f64 = 1e6;
 
@@ -168,13 +171,26 @@ fn host_of<'a>(cable: &'a Part, history: &'a History) -> Option<(&'a NodeName, &
 /// is only idle if it is off. A node whose next report is overdue may be off already.
 fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
     let is_off = may_be_off(node, now);
-    let seconds = if is_off {
+    // A job that pauses keeps its memory.
+    let seconds = if is_off || holds_nothing(node) {
         IDLE_BEFORE_OFF_SECONDS
     } else {
         IDLE_SECONDS
     };
     let is_unused = does_nothing(node, seconds) || is_off && !has_gpus(node);
     is_unused && carries_nothing(node, seconds)
+}
+
+/// Whether the memory of all GPUs of a node is free.
+fn holds_nothing(node: &NodeHistory) -> bool {
+    let mut sizes = node.series(&GPU_MEMORY_SIZE).peekable();
+    let is_free = |(labels, size): (&Labels, Window<'_>)| {
+        let labels: Vec<&str> = labels.values().collect();
+        let used = node.value(&GPU_MEMORY_USED, &labels);
+        let shares = used.zip(size.value());
+        shares.is_some_and(|(used, size)| used <= MOST_HELD * size)
+    };
+    sizes.peek().is_some() && sizes.all(is_free)
 }
 
 /// Whether a node's next report of GPUs and RDMA ports is overdue, or it reports neither any more.
@@ -354,6 +370,24 @@ mod tests {
             history.node_mut(&node).ingest(page, at(seconds));
             let still = waits_now(&mut reseats, &history, is_in_repair, seconds);
             assert_eq!(still, seconds < DOWN_AT + 900, "{seconds}");
+        }
+    }
+
+    /// Its next report is not due yet.
+    #[test]
+    fn a_node_whose_job_has_freed_the_memory_waits_at_once_and_one_that_pauses_does_not() {
+        let node: NodeName = "node-1".parse().expect("a name");
+        for (used, expected) in [(1_000, true), (50_000, false)] {
+            let mut history = switched_off(100);
+            let page = format!(
+                "railscope_gpu_utilization_ratio{{gpu=\"0\"}} 0\n\
+                 railscope_gpu_memory_size_bytes{{gpu=\"0\"}} 80000\n\
+                 railscope_gpu_memory_used_bytes{{gpu=\"0\"}} {used}\n\
+                 railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_0\",port=\"1\"}} 1e11\n"
+            );
+            history.node_mut(&node).ingest(&page, at(118));
+            let waits = waits_now(&mut Reseats::default(), &history, false, 120);
+            assert_eq!(waits, expected, "{used}");
         }
     }
 
