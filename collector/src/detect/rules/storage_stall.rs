@@ -37,6 +37,9 @@ const ALONE_MIN_SHARE: f64 = 0.15;
 const PIECES: u32 = 3;
 /// How many times as long as the middle node it must have waited.
 const ALONE_ABOVE_MEDIAN: f64 = 5.0;
+/// How many times as long as each other node that computes it must have waited, where these wait, too: ranks that wait for its data
+/// read their own a little later.
+const ALONE_ABOVE_OTHERS: f64 = 3.0;
 /// The same of a node that waits less: the others hardly wait.
 const FAINT_MIN_SHARE: f64 = 0.08;
 /// See [`FAINT_MIN_SHARE`].
@@ -145,7 +148,7 @@ impl Detector for StorageStall {
         Explanation {
             check: "All processes of most nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not (of nodes that do not measure pressure: CPU time that was idle because of it).",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s, or of the newest {PIECES} scrapes if these are farther apart, on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node (or {:.0} %, {FAINT_ABOVE_MEDIAN:.0} times the median node), while no other node that computes waits half as long; or the only host without GPUs that waits for {:.0} % of those {WINDOW_SECONDS:.0} s and of each part does so {ABOVE_CLIENTS} times as long as the median of at least {MIN_PEERS} nodes with GPUs that do, too, or for {:.0} %",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of those that wait or compute (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of each of {PIECES} parts of {ALONE_WINDOW_SECONDS:.0} s, or of the newest {PIECES} scrapes if these are farther apart, on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node (or {:.0} %, {FAINT_ABOVE_MEDIAN:.0} times the median node), while no other node that computes waits for half of that, or for 1/{ALONE_ABOVE_OTHERS} of its time; or the only host without GPUs that waits for {:.0} % of those {WINDOW_SECONDS:.0} s and of each part does so {ABOVE_CLIENTS} times as long as the median of at least {MIN_PEERS} nodes with GPUs that do, too, or for {:.0} %",
                 100.0 * MIN_SHARE,
                 100.0 * MAJORITY,
                 100.0 * ALONE_MIN_SHARE,
@@ -246,6 +249,12 @@ fn of_single_nodes() -> Vec<Threshold> {
             ALONE_ABOVE_MEDIAN,
             "times",
             "the job's reads cause an increase on all nodes (a choice)",
+        ),
+        Threshold::new(
+            "above each other node that computes, where these wait longer than half of that",
+            ALONE_ABOVE_OTHERS,
+            "times",
+            "ranks that wait for its data wait a part of the time (a choice)",
         ),
         Threshold::new(
             "or a smaller share of the time",
@@ -401,7 +410,8 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
     long.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
     let (wait, others) = long.split_first()?;
     let (share, least) = needed(rate(wait), usual)?;
-    if others.iter().any(|other| rate(other) >= least / 2.0) {
+    let most = (least / 2.0).max(rate(wait) / ALONE_ABOVE_OTHERS);
+    if others.iter().any(|other| rate(other) >= most) {
         return None;
     }
     let is_long = wait.rise.amount >= share * ALONE_WINDOW_SECONDS;
