@@ -83,22 +83,33 @@ fn a_line_card_that_drops_equally_at_ports_to_several_leaves_is_lossy() {
 }
 
 /// What ports do in ten seconds: switch and port, packets dropped in each reading, share of the full speed sent, share of the
-/// time in pause.
+/// time in pause; and the share that it sent before the reading in which a slow port begins to drop.
+#[derive(Clone)]
 struct Alone {
     at: (&'static str, &'static str),
     drops: fn(usize) -> f64,
     sent: f64,
     paused: f64,
+    sent_before: Option<f64>,
 }
+
+/// The reading in which a slow port begins to drop.
+const BEGINS: usize = 17;
 
 impl Alone {
     fn slow(switch: &'static str, port: &'static str) -> Self {
         Self {
             at: (switch, port),
-            drops: |round| if round < 17 { 0.0 } else { 50.0 },
+            drops: |round| if round < BEGINS { 0.0 } else { 50.0 },
             sent: 0.1,
             paused: 0.0,
+            sent_before: None,
         }
+    }
+
+    fn sent_in(&self, round: usize) -> f64 {
+        let before = self.sent_before.filter(|_| round < BEGINS);
+        before.unwrap_or(self.sent)
     }
 }
 
@@ -117,7 +128,7 @@ fn named(different: &[Alone], waits: bool) -> Vec<String> {
             for port in ports {
                 let own = different.iter().find(|own| own.at == (switch, port));
                 let drops = own.map_or(0.0, |own| (own.drops)(round));
-                let sent = own.map_or(0.1, |own| own.sent);
+                let sent = own.map_or(0.1, |own| own.sent_in(round));
                 let paused = own.map_or(0.0, |own| own.paused);
                 let pause = [port, "3", "receive"];
                 lab.add(switch, &SWITCH_PORT_DISCARDS, &[port, "transmit"], drops);
@@ -181,11 +192,37 @@ fn a_port_between_switches_that_alone_drops_though_it_sends_little_is_named() {
     };
     assert!(named(&[idle], false).is_empty(), "idle");
     let few = Alone {
-        drops: |round| if round < 17 { 0.0 } else { 1.0 },
+        drops: |round| if round < BEGINS { 0.0 } else { 1.0 },
         ..slow()
     };
     assert!(named(&[few], false).is_empty(), "one in a hundred million");
     assert!(named(&[Alone::slow("b", "10")], false).is_empty(), "a host");
+    let fuller = Alone {
+        drops: |round| if round < BEGINS { 0.0 } else { 500.0 },
+        sent: 0.7,
+        ..slow()
+    };
+    let busier = Alone {
+        drops: |_| 0.0,
+        sent: 0.8,
+        ..Alone::slow("a", "2")
+    };
+    let found = named(&[fuller.clone(), busier.clone()], false);
+    assert_eq!(found, ["path-slow link/a:1"], "another sends more");
+    let drops_too = Alone {
+        drops: |_| 1.0,
+        ..busier
+    };
+    assert!(
+        named(&[fuller.clone(), drops_too], false).is_empty(),
+        "both are full"
+    );
+    let fallen = Alone {
+        sent_before: Some(0.9),
+        ..fuller
+    };
+    let found = named(&[fallen], false);
+    assert_eq!(found, ["path-slow link/a:1"], "it sent more before");
     let many = ["1", "2", "3"].map(|port| Alone::slow("a", port));
     assert!(named(&many, false).is_empty(), "many");
 }

@@ -13,7 +13,7 @@ use railscope_model::metric::{
 };
 
 use super::past::{NEW, Pasts};
-use super::standing_queue::of_others;
+use super::standing_queue::{is_to_switch, of_others};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
@@ -30,12 +30,18 @@ const PARTS: usize = 4;
 /// Fewest packets that are evaluated, and least share of what the port sends.
 const MIN_DROPPED: f64 = 10.0;
 const MIN_SHARE: f64 = 1e-6;
+/// The same of a port that sends less than before: its senders slow down before they lose more.
+const MIN_SHARE_OF_LESS: f64 = 1e-7;
 /// A port that sends less is not busy, bytes a second: what it drops is of no job.
 const MIN_SENT: f64 = 1e7;
 /// Most of its speed that the port sends.
 const MAX_SENT: f64 = 0.5;
 /// Most that it sends, compared with the median of the switch's other cables to switches.
 const MAX_OF_OTHERS: f64 = 1.2;
+/// A port may send more where another of its switch and of its speed sends so many times as much and drops nothing.
+const BUSIER: f64 = 1.05;
+/// Or where it sends at most this share of what it sent before it dropped.
+const FALLEN: f64 = 0.85;
 /// Most of the time for which it is paused.
 const MAX_PAUSED: f64 = 0.01;
 /// Most cables at once: where there are more, bursts cause it.
@@ -46,7 +52,7 @@ const AGO_SECONDS: [f64; 2] = [130.0, 30.0];
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port drops {MIN_DROPPED} packets, and {MIN_SHARE} of what it sends, in {DROP_SECONDS:.0} s, some in each of {PARTS} parts of it, and {NEW:.0} times as many a second as before, while it sends {:.0} MB/s or more, less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of its switch's other cables to switches, and is paused for less than {:.0} % of the time; at most {MOST_AT_ONCE} cables between switches do; not where ports count what they wait for credits",
+        "the port drops {MIN_DROPPED} packets, and {MIN_SHARE} of what it sends ({MIN_SHARE_OF_LESS} if it sends less than before), in {DROP_SECONDS:.0} s, some in each of {PARTS} parts of it, and {NEW:.0} times as many a second as before, while it sends {:.0} MB/s or more and either less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of its switch's other cables to switches, or 1/{BUSIER} of what another of these of the same speed sends without dropping, or {FALLEN} of what it sent before, and is paused for less than {:.0} % of the time; at most {MOST_AT_ONCE} cables between switches do; not where ports count what they wait for credits",
         1e-6 * MIN_SENT,
         100.0 * MAX_SENT,
         100.0 * MAX_PAUSED
@@ -63,6 +69,12 @@ pub(super) fn rule() -> Rule {
             MIN_SHARE,
             "ratio",
             "fewer slow no job (a choice)",
+        ),
+        Threshold::new(
+            "the same of a port that sends less than before",
+            MIN_SHARE_OF_LESS,
+            "ratio",
+            "its senders slow down before they lose more (a choice)",
         ),
         packet_size(),
         Threshold::new(
@@ -94,6 +106,18 @@ pub(super) fn rule() -> Rule {
             MAX_OF_OTHERS,
             "times",
             "a port that several flows share by chance sends more (a choice)",
+        ),
+        Threshold::new(
+            "or what another cable of the same switch and speed sends without dropping, compared with it",
+            BUSIER,
+            "times",
+            "then its speed is not what limits it (a choice)",
+        ),
+        Threshold::new(
+            "or bytes sent, compared with before it dropped, at most",
+            FALLEN,
+            "times",
+            "what it could send before it can no longer (a choice)",
         ),
         Threshold::new(
             "share of the time in pause, at most",
@@ -150,24 +174,34 @@ struct Port<'a> {
     rate: f64,
 }
 
-/// What ports dropped before they dropped more.
+/// What ports dropped and sent before they dropped more.
 #[derive(Default)]
-pub(super) struct Drops(Pasts);
+pub(super) struct Drops {
+    dropped: Pasts,
+    sent: Pasts,
+}
 
 impl Drops {
     /// Cables between switches at which one port drops.
     pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        self.0.forget(view.now);
+        self.dropped.forget(view.now);
+        self.sent.forget(view.now);
         let mut found = Vec::new();
         for (switch, history) in view.history.fresh_switches(view.now) {
             for port in ports(view, switch, history) {
                 let lane = (switch.clone(), port.name.to_owned(), String::new());
+                let Some((bytes, sent)) = port.sent() else {
+                    continue;
+                };
                 let [ago, span] = AGO_SECONDS;
-                let before = || port.drops.rate_until(view.now.plus_seconds(-ago), span);
+                let until = view.now.plus_seconds(-ago);
                 // Asked when it begins to drop.
-                let times = self.0.times_before(&lane, view.now, port.rate, before);
+                let dropped = || port.drops.rate_until(until, span);
+                let times = (self.dropped).times_before(&lane, view.now, port.rate, dropped);
+                let sent_before = || bytes.rate_until(until, span);
+                let of_before = self.sent.times_before(&lane, view.now, sent, sent_before);
                 if times.is_some_and(|times| times >= NEW) && port.is_steady() {
-                    found.extend(port.evidence(view));
+                    found.extend(port.evidence(view, sent, of_before));
                 }
             }
         }
@@ -229,28 +263,58 @@ impl Port<'_> {
         })
     }
 
-    /// Bytes a second that it sends, and could.
-    fn load(&self) -> Option<(f64, f64)> {
-        let sent = self
-            .history
-            .window(&SWITCH_PORT_TRANSMIT_BYTES, &[self.name])?;
-        let sent = sent.newest_increase(DROP_SECONDS).map(Increase::rate)?;
-        Some((sent, self.history.value(&SWITCH_PORT_SPEED, &[self.name])?))
+    /// Bytes that it sends, counted and a second.
+    fn sent(&self) -> Option<(Window<'_>, f64)> {
+        let bytes = (self.history).window(&SWITCH_PORT_TRANSMIT_BYTES, &[self.name])?;
+        let sent = bytes.newest_increase(DROP_SECONDS).map(Increase::rate)?;
+        Some((bytes, sent))
+    }
+
+    /// Whether it could send more, by its `speed` or by what others send.
+    fn could_send_more(&self, view: &View<'_>, sent: f64, speed: f64) -> bool {
+        let of_others = of_others(view, (self.switch, self.history), self.name, sent);
+        let is_little =
+            sent <= MAX_SENT * speed && of_others.is_none_or(|share| share <= MAX_OF_OTHERS);
+        is_little || self.is_passed(view, sent, speed)
+    }
+
+    /// Whether another port of the switch to others, of the same speed, sends more and drops nothing.
+    fn is_passed(&self, view: &View<'_>, sent: f64, speed: f64) -> bool {
+        let mut others = self.history.moving(&SWITCH_PORT_TRANSMIT_BYTES);
+        others.any(|(labels, window)| {
+            let Some(other) = labels.values().next() else {
+                return false;
+            };
+            let rate = window.newest_increase(DROP_SECONDS).map(Increase::rate);
+            rate.is_some_and(|rate| rate >= BUSIER * sent)
+                && self.history.value(&SWITCH_PORT_SPEED, &[other]) == Some(speed)
+                && is_to_switch(view, self.switch, other) == Some(true)
+                && self
+                    .history
+                    .window(&SWITCH_PORT_DISCARDS, &[other, "transmit"])
+                    .and_then(|drops| drops.newest_increase(DROP_SECONDS))
+                    .is_some_and(|rise| rise.amount == 0.0)
+        })
     }
 
     /// `None` where the port is full or idle, has more to send than others, or waits for others.
-    fn evidence(&self, view: &View<'_>) -> Option<Evidence> {
+    fn evidence(&self, view: &View<'_>, sent: f64, of_before: Option<f64>) -> Option<Evidence> {
         let waits = self
             .history
             .window(&SWITCH_PORT_TRANSMIT_WAIT, &[self.name]);
         let paused = share_in_pause(self.history, self.name, DROP_SECONDS);
-        let (sent, speed) = self.load()?;
-        let of_others = of_others(view, (self.switch, self.history), self.name, sent);
+        let speed = self.history.value(&SWITCH_PORT_SPEED, &[self.name])?;
+        let sends_less = of_before.is_some_and(|times| times <= FALLEN);
+        let least = if sends_less {
+            MIN_SHARE_OF_LESS
+        } else {
+            MIN_SHARE
+        };
         if waits.is_some()
             || paused > MAX_PAUSED
-            || !(MIN_SENT..=MAX_SENT * speed).contains(&sent)
-            || marked_share(self.rate, sent) < MIN_SHARE
-            || of_others.is_some_and(|share| share > MAX_OF_OTHERS)
+            || sent < MIN_SENT
+            || marked_share(self.rate, sent) < least
+            || !(sends_less || self.could_send_more(view, sent, speed))
         {
             return None;
         }
