@@ -7,23 +7,24 @@ mod lost_links;
 mod pause_frames;
 mod ports;
 mod queues;
+mod uplinks;
 mod waits;
 
 use std::collections::BTreeMap;
 
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
-use railscope_model::identity::{Part, PortName};
+use railscope_model::identity::Part;
 use railscope_model::metric::{
     Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS,
-    SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_RECEIVE_PACKETS, SWITCH_PORT_SATURATED,
-    SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
+    SWITCH_PORT_RECEIVE_PACKETS, SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED,
+    SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
 use crate::detect::detector::{Build, Evidence, View};
 use crate::detect::gpus::Gpus;
 use crate::detect::pause_graph::PauseGraph;
-use crate::detect::rules::{lossy_cable, pause_circle, switch_ports};
+use crate::detect::rules::{lossy_cable, pause_circle};
 use crate::fabric::Routes;
 use crate::fabric::addresses::Addresses;
 use crate::jobs::job::Jobs;
@@ -425,76 +426,4 @@ fn hosts_whose_pause_leads_to_a_nic_are_held_by_it_and_others_are_not() {
         [nic("n1")]
     );
     assert!(graph.held_by(nic("n3")).is_empty());
-}
-
-/// Five leaves with a host, which sends so many bytes, and eight uplinks each; bytes by leaf and uplink.
-fn uplinks(from_host: f64, bytes: impl Fn(usize, usize) -> f64) -> Vec<String> {
-    named_of_leaves(Lab::default(), from_host, bytes)
-}
-
-/// The same, beside what the lab has.
-fn named_of_leaves(
-    mut lab: Lab,
-    from_host: f64,
-    bytes: impl Fn(usize, usize) -> f64,
-) -> Vec<String> {
-    for leaf in 0..5 {
-        let name = format!("l{leaf}");
-        lab.host(&format!("n{leaf}"), (&name, 100));
-        for up in 0..8_u16 {
-            lab.cable((&name, up + 1), (&format!("s{up}"), leaf + 1));
-        }
-    }
-    for _ in 0..8 {
-        for (leaf, up) in (0..5).flat_map(|leaf| (0..8).map(move |up| (leaf, up))) {
-            let port = PortName::Number(up as u16 + 1).to_string();
-            let switch = format!("l{leaf}");
-            let sent = bytes(leaf, up);
-            lab.add(&switch, &SWITCH_PORT_TRANSMIT_BYTES, &[&port], sent);
-            lab.add(
-                &switch,
-                &SWITCH_PORT_RECEIVE_BYTES,
-                &["100"],
-                from_host / 8.0,
-            );
-        }
-        lab.read();
-    }
-    lab.said_by(switch_ports::build)
-}
-
-#[test]
-fn a_leaf_that_uses_few_uplinks_is_polarized_unless_its_flows_are_few_or_all_leaves_do() {
-    let polarized = ["ecmp-polarized switch/l2"];
-    // All traffic of the leaf uses two uplinks.
-    let two = |leaf: usize, up: usize| match (leaf, up) {
-        (2, 2..) => 0.0,
-        (2, _) => 4e10,
-        _ => 1e10,
-    };
-    assert_eq!(uplinks(2e9, two), polarized);
-    // Nothing waits where hardly anything is sent.
-    assert!(uplinks(2e6, |leaf, up| two(leaf, up) / 1000.0).is_empty());
-    // Cables to switches that have hosts, too, as in a dragonfly, are no uplinks.
-    let mut lab = Lab::default();
-    for up in 0..8 {
-        lab.host(&format!("m{up}"), (&format!("s{up}"), 100));
-    }
-    assert!(named_of_leaves(lab, 2e9, two).is_empty());
-    // Eight flows, as large as the host's: two of eight uplinks are not a coincidence, four are.
-    assert_eq!(uplinks(1e10, two), polarized);
-    let half = |leaf, up| {
-        if leaf == 2 {
-            two(leaf, up / 2) / 2.0
-        } else {
-            1e10
-        }
-    };
-    assert!(uplinks(1e10, half).is_empty());
-    assert_eq!(uplinks(2e9, half), polarized);
-    // Two elephants, where others send eight times as much.
-    let few = |leaf: usize, up: usize| two(leaf, up) / if leaf == 2 { 8.0 } else { 1.0 };
-    assert!(uplinks(2e9, few).is_empty());
-    assert!(uplinks(2e9, |_, up| if up < 2 { 4e10 } else { 0.0 }).is_empty());
-    assert!(uplinks(2e9, |_, _| 1e10).is_empty());
 }

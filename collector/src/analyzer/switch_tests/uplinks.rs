@@ -1,0 +1,79 @@
+//! Uplinks of leaves that carry less than others.
+
+use railscope_model::identity::PortName;
+use railscope_model::metric::{SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES};
+
+use super::Lab;
+use crate::detect::rules::switch_ports;
+
+/// Five leaves with a host, which sends so many bytes, and eight uplinks each; bytes by leaf and uplink.
+fn uplinks(from_host: f64, bytes: impl Fn(usize, usize) -> f64) -> Vec<String> {
+    named_of_leaves(Lab::default(), from_host, bytes)
+}
+
+/// The same, beside what the lab has.
+fn named_of_leaves(
+    mut lab: Lab,
+    from_host: f64,
+    bytes: impl Fn(usize, usize) -> f64,
+) -> Vec<String> {
+    for leaf in 0..5 {
+        let name = format!("l{leaf}");
+        lab.host(&format!("n{leaf}"), (&name, 100));
+        for up in 0..8_u16 {
+            lab.cable((&name, up + 1), (&format!("s{up}"), leaf + 1));
+        }
+    }
+    for _ in 0..8 {
+        for (leaf, up) in (0..5).flat_map(|leaf| (0..8).map(move |up| (leaf, up))) {
+            let port = PortName::Number(up as u16 + 1).to_string();
+            let switch = format!("l{leaf}");
+            let sent = bytes(leaf, up);
+            lab.add(&switch, &SWITCH_PORT_TRANSMIT_BYTES, &[&port], sent);
+            lab.add(
+                &switch,
+                &SWITCH_PORT_RECEIVE_BYTES,
+                &["100"],
+                from_host / 8.0,
+            );
+        }
+        lab.read();
+    }
+    lab.said_by(switch_ports::build)
+}
+
+#[test]
+fn a_leaf_that_uses_few_uplinks_is_polarized_unless_its_flows_are_few_or_all_leaves_do() {
+    let polarized = ["ecmp-polarized switch/l2"];
+    // All traffic of the leaf uses two uplinks.
+    let two = |leaf: usize, up: usize| match (leaf, up) {
+        (2, 2..) => 0.0,
+        (2, _) => 4e10,
+        _ => 1e10,
+    };
+    assert_eq!(uplinks(2e9, two), polarized);
+    // Nothing waits where hardly anything is sent.
+    assert!(uplinks(2e6, |leaf, up| two(leaf, up) / 1000.0).is_empty());
+    // Cables to switches that have hosts, too, as in a dragonfly, are no uplinks.
+    let mut lab = Lab::default();
+    for up in 0..8 {
+        lab.host(&format!("m{up}"), (&format!("s{up}"), 100));
+    }
+    assert!(named_of_leaves(lab, 2e9, two).is_empty());
+    // Eight flows, as large as the host's: two of eight uplinks are not a coincidence, four are.
+    assert_eq!(uplinks(1e10, two), polarized);
+    let half = |leaf, up| {
+        if leaf == 2 {
+            two(leaf, up / 2) / 2.0
+        } else {
+            1e10
+        }
+    };
+    assert!(uplinks(1e10, half).is_empty());
+    assert_eq!(uplinks(2e9, half), polarized);
+    // Two elephants, where others send eight times as much.
+    let few = |leaf: usize, up: usize| two(leaf, up) / if leaf == 2 { 8.0 } else { 1.0 };
+    assert!(uplinks(2e9, few).is_empty());
+    assert!(uplinks(2e9, |_, up| if up < 2 { 4e10 } else { 0.0 }).is_empty());
+    assert!(uplinks(2e9, |_, _| 1e10).is_empty());
+}
