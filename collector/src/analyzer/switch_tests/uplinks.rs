@@ -1,7 +1,9 @@
 //! Uplinks of leaves that carry less than others.
 
 use railscope_model::identity::PortName;
-use railscope_model::metric::{SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES};
+use railscope_model::metric::{
+    SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
+};
 
 use super::Lab;
 use crate::detect::rules::switch_ports;
@@ -12,10 +14,16 @@ fn uplinks(from_host: f64, bytes: impl Fn(usize, usize) -> f64) -> Vec<String> {
 }
 
 /// The same, beside what the lab has.
-fn named_of_leaves(
+fn named_of_leaves(lab: Lab, from_host: f64, bytes: impl Fn(usize, usize) -> f64) -> Vec<String> {
+    named_after(8, lab, from_host, |_, leaf, up| bytes(leaf, up))
+}
+
+/// The same after so many readings; bytes by reading, leaf and uplink.
+fn named_after(
+    readings: usize,
     mut lab: Lab,
     from_host: f64,
-    bytes: impl Fn(usize, usize) -> f64,
+    bytes: impl Fn(usize, usize, usize) -> f64,
 ) -> Vec<String> {
     for leaf in 0..5 {
         let name = format!("l{leaf}");
@@ -24,11 +32,11 @@ fn named_of_leaves(
             lab.cable((&name, up + 1), (&format!("s{up}"), leaf + 1));
         }
     }
-    for _ in 0..8 {
+    for reading in 0..readings {
         for (leaf, up) in (0..5).flat_map(|leaf| (0..8).map(move |up| (leaf, up))) {
             let port = PortName::Number(up as u16 + 1).to_string();
             let switch = format!("l{leaf}");
-            let sent = bytes(leaf, up);
+            let sent = bytes(reading, leaf, up);
             lab.add(&switch, &SWITCH_PORT_TRANSMIT_BYTES, &[&port], sent);
             lab.add(
                 &switch,
@@ -76,4 +84,57 @@ fn a_leaf_that_uses_few_uplinks_is_polarized_unless_its_flows_are_few_or_all_lea
     assert!(uplinks(2e9, few).is_empty());
     assert!(uplinks(2e9, |_, up| if up < 2 { 4e10 } else { 0.0 }).is_empty());
     assert!(uplinks(2e9, |_, _| 1e10).is_empty());
+}
+
+/// What is named where leaves spread their packets evenly, but for these shares, by leaf and uplink, from a reading on.
+fn spread(lab: Lab, from: usize, share: impl Fn(usize, usize) -> f64) -> Vec<String> {
+    named_after(30, lab, 8e10, |reading, leaf, up| {
+        let share = if reading < from { 1.0 } else { share(leaf, up) };
+        1e10 * share
+    })
+}
+
+#[test]
+fn an_uplink_that_carries_less_of_what_its_leaf_spreads_evenly_is_named() {
+    let one = |share: f64| move |leaf, up| if (leaf, up) == (2, 3) { share } else { 1.0 };
+    let named = ["path-slow link/l2:4"];
+    assert_eq!(spread(Lab::default(), 20, one(0.5)), named);
+    assert!(
+        spread(Lab::default(), 20, one(0.85)).is_empty(),
+        "it carries nearly as much"
+    );
+    assert!(
+        spread(Lab::default(), 20, one(0.0)).is_empty(),
+        "it is not used"
+    );
+    assert!(
+        spread(Lab::default(), 0, one(0.5)).is_empty(),
+        "it never carried more"
+    );
+    let few = |leaf, up| 1e-2 * one(0.5)(leaf, up);
+    assert!(
+        spread(Lab::default(), 20, few).is_empty(),
+        "hardly anything is sent"
+    );
+    let flows = |leaf, up| {
+        if (leaf, up) == (2, 5) {
+            1.2
+        } else {
+            one(0.5)(leaf, up)
+        }
+    };
+    assert!(
+        spread(Lab::default(), 20, flows).is_empty(),
+        "it does not spread evenly"
+    );
+    // What is behind the switch above them is at fault.
+    let two = |leaf, up| if leaf < 2 && up == 3 { 0.5 } else { 1.0 };
+    assert!(
+        spread(Lab::default(), 20, two).is_empty(),
+        "two leaves avoid a switch"
+    );
+    // Ports of InfiniBand count what they wait for.
+    let mut lab = Lab::default();
+    lab.add("l2", &SWITCH_PORT_TRANSMIT_WAIT, &["4"], 1e3);
+    assert!(spread(lab, 20, one(0.5)).is_empty(), "credits");
 }

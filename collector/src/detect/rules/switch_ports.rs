@@ -1,11 +1,12 @@
 //! What ports of switches report about the switch: packets that it drops, uplinks of which it uses
-//! only some, queues that stand, a port that drops alone, ports that wait for credits, a leaf that back-pressures its hosts.
+//! only some or one less than the others, queues that stand, a port that drops alone, ports that wait for credits, a leaf that back-pressures its hosts.
 
 mod congested_leaf;
 mod drops;
 mod lone_drops;
 mod past;
 mod standing_queue;
+mod uneven_spray;
 mod waiting_cable;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ use railscope_model::metric::{
 use self::congested_leaf::{CongestedLeaf, Means};
 use self::lone_drops::Drops;
 use self::standing_queue::Queues;
+use self::uneven_spray::Spray;
 use self::waiting_cable::Waiting;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, ECMP_POLARIZED, PATH_SLOW, SWITCH_QOS, UPLINK_LOSSY};
@@ -49,6 +51,7 @@ const ABOVE_CHANCE: f64 = 3.0;
 struct SwitchPorts {
     bytes: PortSeries<2>,
     leaves: Leaves,
+    spray: Spray,
     queues: Queues,
     drops: Drops,
     waiting: Waiting,
@@ -63,6 +66,7 @@ pub fn build() -> Box<dyn Detector> {
             (&SWITCH_PORT_RECEIVE_BYTES, None),
         ]),
         leaves: Leaves::default(),
+        spray: Spray::default(),
         queues: Queues::default(),
         drops: Drops::default(),
         waiting: Waiting::default(),
@@ -80,6 +84,7 @@ impl Detector for SwitchPorts {
         self.bytes.refresh(view);
         self.leaves.refresh(view);
         polarized(view, &self.leaves, &self.bytes, out);
+        self.spray.find(view, (&self.leaves, &self.bytes), out);
         self.queues.find(view, out);
         self.drops.find(view, out);
         self.waiting.find(view, out);
@@ -116,6 +121,12 @@ impl Detector for SwitchPorts {
                 threshold: congested_leaf::words(),
                 clears: "They wait no longer than hosts of other leaves.",
             }
+        } else if class == &PATH_SLOW && signal == SWITCH_PORT_TRANSMIT_BYTES.name {
+            Explanation {
+                check: "A leaf spreads its packets evenly over its uplinks, and one of them carries less.",
+                threshold: uneven_spray::words(),
+                clears: "The uplink carries as much as the others.",
+            }
         } else if class == &PATH_SLOW {
             Explanation {
                 check: "A port between switches has a standing queue, although it could send more and is not paused.",
@@ -144,6 +155,7 @@ impl Detector for SwitchPorts {
             qos,
             lossy,
             Rule::new(&ECMP_POLARIZED, uplinks),
+            uneven_spray::rule(),
             standing_queue::rule(),
             lone_drops::rule(),
             waiting_cable::rule(),
