@@ -166,7 +166,7 @@ fn summary(out: &mut impl Write, replayed: &Replayed) -> io::Result<()> {
         .map_or(0.0, |(first, last)| last.seconds_since(first));
     let ignored = match replayed.ignored {
         0 => String::new(),
-        count => format!("{count} of invalid targets ignored, "),
+        count => format!("{count} scrapes of invalid targets ignored, "),
     };
     writeln!(
         out,

@@ -124,7 +124,8 @@ impl Replay {
             }
             let first = self.replayed.span.map_or(line.at, |(first, _)| first);
             self.replayed.span = Some((first, line.at));
-            if pack.ignored.contains(&line.origin) {
+            let has_target = self.readers.contains_key(&line.origin);
+            if !has_target && pack.ignored.contains(&line.origin) {
                 self.replayed.ignored += 1;
             } else {
                 self.take(&place, line)?;

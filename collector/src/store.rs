@@ -19,7 +19,7 @@ pub use crate::store::time_axis::{
 pub use ingested::{BAD_LINES_LIMIT, Ingested};
 pub(crate) use node::Place;
 pub use node::{
-    LastAnswer, NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS, UNKNOWN_INTERVALS,
+    LastSample, NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS, UNKNOWN_INTERVALS,
 };
 pub(crate) use window::sign_above;
 pub use window::{Count, Increase, MAX_STEP, Quality, Window};

@@ -20,7 +20,7 @@ const UNKNOWN: f64 = 0.5;
 /// losses, settings, drops, what only probes see, cooling, limits, errors of NVLinks, XIDs, hardware of nodes).
 const BELIEFS: &[(&Class, f64)] = &[
     (&SWITCH_DOWN, 0.94),
-    (&NODE_SILENT, 0.94),
+    (&NODE_SILENT, 0.95),
     (&GPU_LOST, 0.94),
     (&GPU_ERROR, 0.95),
     (&HOST_POWER, 0.94),

@@ -191,7 +191,7 @@ impl Tracker {
         let earlier = self.earlier(&findings, now);
         let mut groups = group(fabric, findings, &earlier, answers, self.left_out);
         if !self.left_out.has(Step::Parents) {
-            virtual_functions::join(history, &mut groups);
+            virtual_functions::join(history, now, &mut groups);
             nvlink_switches::join(fabric, history, &mut groups, |gpu, port| {
                 self.bond(gpu, port, now)
             });

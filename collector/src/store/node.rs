@@ -18,7 +18,7 @@ use crate::store::source_id::Speaker;
 use crate::store::time_axis::{Axis, FEWEST_SLOTS, Reach};
 use crate::store::window::LATE_STEPS;
 pub(crate) use read::Place;
-pub use read::{LastAnswer, Rows};
+pub use read::{LastSample, Rows};
 
 /// Series kept for one node. The full-profile scrape of an 8-GPU, 8-NIC node has 4,000 to 5,000; a
 /// scrape of more is some other exporter's or broken, and must not eat the collector's memory.

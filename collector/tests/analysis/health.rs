@@ -355,7 +355,9 @@ fn a_node_that_waits_for_its_storage_alone_is_named_and_a_job_that_loads_data_is
     check(&waits(|_| 0.3), &[]);
     // Others of its job wait for its data for a part of the time.
     let of_job = |node| [0.16, 0.16, 0.01, 0.6, 0.01][usize::min(node, 4)];
+    let alike = |node| [0.25, 0.25, 0.01, 0.6, 0.01][usize::min(node, 4)];
     check(&waits(of_job), &[NAMED]);
+    check(&waits(alike), &[]);
     // A job of two nodes loads a checkpoint.
     check(&waits(|node| if node < 2 { 0.3 } else { 0.0 }), &[]);
     // Its GPUs lack data, but compute; a node that loads a checkpoint does not.

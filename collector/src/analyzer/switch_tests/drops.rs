@@ -197,32 +197,43 @@ fn a_port_between_switches_that_alone_drops_though_it_sends_little_is_named() {
     };
     assert!(named(&[few], false).is_empty(), "one in a hundred million");
     assert!(named(&[Alone::slow("b", "10")], false).is_empty(), "a host");
-    let fuller = Alone {
-        drops: |round| if round < BEGINS { 0.0 } else { 500.0 },
-        sent: 0.7,
-        ..slow()
-    };
-    let busier = Alone {
-        drops: |_| 0.0,
-        sent: 0.8,
-        ..Alone::slow("a", "2")
-    };
-    let found = named(&[fuller.clone(), busier.clone()], false);
-    assert_eq!(found, ["path-slow link/a:1"], "another sends more");
-    let drops_too = Alone {
-        drops: |_| 1.0,
-        ..busier
-    };
-    assert!(
-        named(&[fuller.clone(), drops_too], false).is_empty(),
-        "both are full"
-    );
-    let fallen = Alone {
-        sent_before: Some(0.9),
-        ..fuller
-    };
-    let found = named(&[fallen], false);
-    assert_eq!(found, ["path-slow link/a:1"], "it sent more before");
     let many = ["1", "2", "3"].map(|port| Alone::slow("a", port));
     assert!(named(&many, false).is_empty(), "many");
+}
+
+#[test]
+fn a_busy_port_that_alone_drops_is_named_if_another_sends_more_or_it_sent_more_before() {
+    let named_of = |sent: f64, sent_before, drops: fn(usize) -> f64, other: f64| {
+        let own = Alone {
+            drops,
+            sent,
+            sent_before,
+            ..Alone::slow("a", "1")
+        };
+        let busier = Alone {
+            drops: |_| 0.0,
+            sent: other,
+            ..Alone::slow("a", "2")
+        };
+        named(&[own, busier], false)
+    };
+    let many: fn(usize) -> f64 = |round| if round < BEGINS { 0.0 } else { 500.0 };
+    // Less than one of a million packets.
+    let few: fn(usize) -> f64 = |round| if round < BEGINS { 0.0 } else { 20.0 };
+    let found = ["path-slow link/a:1"];
+    assert_eq!(named_of(0.7, None, many, 0.8), found, "another sends more");
+    assert!(
+        named_of(0.9, None, many, 0.95).is_empty(),
+        "both are nearly full"
+    );
+    assert!(
+        named_of(0.7, None, few, 0.8).is_empty(),
+        "it drops hardly any"
+    );
+    assert_eq!(
+        named_of(0.6, Some(0.9), few, 0.1),
+        found,
+        "it sent more before"
+    );
+    assert!(named_of(0.6, Some(0.7), few, 0.1).is_empty(), "hardly more");
 }

@@ -1,5 +1,8 @@
 //! Uplinks of leaves that carry less than others.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use railscope_model::identity::PortName;
 use railscope_model::metric::{
     SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
@@ -15,16 +18,18 @@ fn uplinks(from_host: f64, bytes: impl Fn(usize, usize) -> f64) -> Vec<String> {
 
 /// The same, beside what the lab has.
 fn named_of_leaves(lab: Lab, from_host: f64, bytes: impl Fn(usize, usize) -> f64) -> Vec<String> {
-    named_after(8, lab, from_host, |_, leaf, up| bytes(leaf, up))
+    let lab = run(8, lab, from_host, |_, leaf, up| bytes(leaf, up), |_| ());
+    lab.said_by(switch_ports::build)
 }
 
-/// The same after so many readings; bytes by reading, leaf and uplink.
-fn named_after(
+/// So many readings, with what to do after each; bytes by reading, leaf and uplink.
+fn run(
     readings: usize,
     mut lab: Lab,
     from_host: f64,
     bytes: impl Fn(usize, usize, usize) -> f64,
-) -> Vec<String> {
+    mut each: impl FnMut(&Lab),
+) -> Lab {
     for leaf in 0..5 {
         let name = format!("l{leaf}");
         lab.host(&format!("n{leaf}"), (&name, 100));
@@ -46,8 +51,9 @@ fn named_after(
             );
         }
         lab.read();
+        each(&lab);
     }
-    lab.said_by(switch_ports::build)
+    lab
 }
 
 #[test]
@@ -86,35 +92,45 @@ fn a_leaf_that_uses_few_uplinks_is_polarized_unless_its_flows_are_few_or_all_lea
     assert!(uplinks(2e9, |_, _| 1e10).is_empty());
 }
 
-/// What is named where leaves spread their packets evenly, but for these shares, by leaf and uplink, from a reading on.
-fn spread(lab: Lab, from: usize, share: impl Fn(usize, usize) -> f64) -> Vec<String> {
-    named_after(30, lab, 8e10, |reading, leaf, up| {
-        let share = if reading < from { 1.0 } else { share(leaf, up) };
+/// All that one detector names in a run where leaves spread their packets evenly, but for these shares, by leaf and uplink, in these
+/// readings of forty.
+fn spread(lab: Lab, differs: Range<usize>, share: impl Fn(usize, usize) -> f64) -> Vec<String> {
+    let (mut detector, mut named) = (switch_ports::build(), BTreeSet::new());
+    let bytes = |reading: usize, leaf, up| {
+        let share = if differs.contains(&reading) {
+            share(leaf, up)
+        } else {
+            1.0
+        };
         1e10 * share
-    })
+    };
+    run(40, lab, 8e10, bytes, |lab| {
+        let mut out = Vec::new();
+        detector.observe(&lab.view(), &mut out);
+        named.extend(
+            out.iter()
+                .map(|own| format!("{} {}", own.class.name, own.part)),
+        );
+    });
+    named.into_iter().collect()
 }
 
 #[test]
 fn an_uplink_that_carries_less_of_what_its_leaf_spreads_evenly_is_named() {
     let one = |share: f64| move |leaf, up| if (leaf, up) == (2, 3) { share } else { 1.0 };
     let named = ["path-slow link/l2:4"];
-    assert_eq!(spread(Lab::default(), 20, one(0.5)), named);
-    assert!(
-        spread(Lab::default(), 20, one(0.85)).is_empty(),
-        "it carries nearly as much"
-    );
-    assert!(
-        spread(Lab::default(), 20, one(0.0)).is_empty(),
-        "it is not used"
-    );
-    assert!(
-        spread(Lab::default(), 0, one(0.5)).is_empty(),
-        "it never carried more"
-    );
-    let few = |leaf, up| 1e-2 * one(0.5)(leaf, up);
-    assert!(
-        spread(Lab::default(), 20, few).is_empty(),
-        "hardly anything is sent"
+    assert_eq!(spread(Lab::default(), 20..40, one(0.5)), named);
+    let quiet = |differs, share: &dyn Fn(usize, usize) -> f64, why| {
+        let found = spread(Lab::default(), differs, share);
+        assert!(found.is_empty(), "{why}: {found:?}");
+    };
+    quiet(20..40, &one(0.85), "it carries nearly as much");
+    quiet(20..30, &one(0.0), "it goes down and comes up");
+    quiet(0..40, &one(0.5), "it never carried more");
+    quiet(
+        20..40,
+        &|leaf, up| 1e-2 * one(0.5)(leaf, up),
+        "hardly anything is sent",
     );
     let flows = |leaf, up| {
         if (leaf, up) == (2, 5) {
@@ -123,18 +139,32 @@ fn an_uplink_that_carries_less_of_what_its_leaf_spreads_evenly_is_named() {
             one(0.5)(leaf, up)
         }
     };
-    assert!(
-        spread(Lab::default(), 20, flows).is_empty(),
-        "it does not spread evenly"
-    );
+    quiet(20..40, &flows, "it does not spread evenly");
     // What is behind the switch above them is at fault.
     let two = |leaf, up| if leaf < 2 && up == 3 { 0.5 } else { 1.0 };
-    assert!(
-        spread(Lab::default(), 20, two).is_empty(),
-        "two leaves avoid a switch"
-    );
+    quiet(20..40, &two, "two leaves avoid a switch");
     // Ports of InfiniBand count what they wait for.
     let mut lab = Lab::default();
     lab.add("l2", &SWITCH_PORT_TRANSMIT_WAIT, &["4"], 1e3);
-    assert!(spread(lab, 20, one(0.5)).is_empty(), "credits");
+    assert!(spread(lab, 20..40, one(0.5)).is_empty(), "credits");
+}
+
+/// It is still named when the time before is out of the window.
+#[test]
+fn an_uplink_stays_named_for_as_long_as_it_carries_less() {
+    let (mut detector, mut reading) = (switch_ports::build(), 0);
+    let mut last = Vec::new();
+    let bytes = |reading, leaf, up| {
+        if reading >= 20 && (leaf, up) == (2, 3) {
+            5e9
+        } else {
+            1e10
+        }
+    };
+    run(150, Lab::default(), 8e10, bytes, |lab| {
+        last.clear();
+        detector.observe(&lab.view(), &mut last);
+        reading += 1;
+        assert!(reading < 40 || last.len() == 1, "{reading}");
+    });
 }

@@ -6,7 +6,8 @@ use foldhash::fast::FixedState;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
 use railscope_model::metric::{
-    CPU_IOWAIT, GPU_UTILIZATION, HOST_PRESSURE, Metric, NODE_BOOT_TIME, RDMA_PORT_UP,
+    CPU_IOWAIT, FAN_SPEED, GPU_UTILIZATION, HOST_PRESSURE, Metric, NODE_BOOT_TIME, NODE_POWER_ON,
+    RDMA_PORT_UP, SENSOR_ALARM, SENSOR_TEMPERATURE,
 };
 
 use crate::assemble::node_parts::gpus_behind;
@@ -14,7 +15,7 @@ use crate::classes::{Class, NODE_SILENT};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::gpus::{self, busy_span};
 use crate::detect::registry::{Rule, Threshold};
-use crate::store::{LastAnswer, NodeHistory};
+use crate::store::{LastSample, NodeHistory};
 
 const NAME: &str = "node-silence";
 
@@ -24,37 +25,50 @@ const SILENT_SECONDS: f64 = 60.0;
 const SILENT_INTERVALS: f64 = 4.0;
 /// Exporters that fail together on a host: one alone may have crashed.
 const MIN_EXPORTERS: usize = 2;
-/// Exporters of a host, or hosts, whose last answers are so many scrape intervals apart fell silent together: one may be due
-/// an interval after the other, and may be late.
+/// Exporters of a host, or hosts, whose last samples are so many scrape intervals apart stopped together: one may be due an
+/// interval after the other, and may be late.
 const TOGETHER_INTERVALS: f64 = 1.5;
 /// Scrape intervals after which an exporter is late.
 const LATE_INTERVALS: f64 = 1.25;
 /// How long half of the GPUs were busy before: a drained node becomes idle before it is restarted.
 const BUSY_SECONDS: f64 = 60.0;
-/// Most hosts that fall silent together; more share a cause, such as a rack's power or management switch.
+/// Most hosts that stop responding together; more share a cause, such as a rack's power or management switch.
 const MOST_HOSTS: usize = 3;
 
-/// Series that only an exporter on the host itself has, and no BMC or scheduler.
-const OF_HOST: [&Metric; 4] = [&NODE_BOOT_TIME, &HOST_PRESSURE, &CPU_IOWAIT, &RDMA_PORT_UP];
+/// Series that only an exporter on the host itself has, and no BMC.
+const OF_HOST: [&Metric; 5] = [
+    &GPU_UTILIZATION,
+    &NODE_BOOT_TIME,
+    &HOST_PRESSURE,
+    &CPU_IOWAIT,
+    &RDMA_PORT_UP,
+];
+/// Series of a BMC, which responds without its host.
+const OF_BMC: [&Metric; 4] = [
+    &SENSOR_ALARM,
+    &SENSOR_TEMPERATURE,
+    &FAN_SPEED,
+    &NODE_POWER_ON,
+];
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
     Box::<NodeSilence>::default()
 }
 
-/// What late hosts did, by history: what a silent exporter has reported is soon forgotten where another continues.
+/// State of late hosts, by history: what a silent exporter has reported is soon discarded where another continues.
 #[derive(Default)]
 struct NodeSilence(HashMap<u64, Late, FixedState>);
 
 /// A host whose exporters may have stopped.
 #[derive(Debug)]
 struct Late {
-    /// The last answer of the exporter that reports its GPUs.
-    last: LastAnswer,
+    /// The last sample of the exporter that reports its GPUs.
+    last: LastSample,
     /// Whether half of its GPUs had been busy for some time by then.
     was_busy: bool,
-    /// Places of its exporters that run on the host itself.
-    of_host: Vec<usize>,
+    /// Places of its sources that are not on the host itself.
+    of_bmc: Vec<usize>,
 }
 
 impl Detector for NodeSilence {
@@ -63,30 +77,30 @@ impl Detector for NodeSilence {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        let mut late = HashMap::default();
+        let mut late: HashMap<_, Late, FixedState> = HashMap::default();
         let mut silent = Vec::new();
         for (node, history) in view.history.nodes() {
-            if !history.last_answers().any(|last| is_late(&last, view.now)) {
+            if !history.last_samples().any(|last| is_late(&last, view.now)) {
                 continue;
             }
             let known = self.0.remove(&history.born());
-            let Some(host) = known
-                .filter(|known| known.is_silent(history, |_| true))
-                .or_else(|| Late::of(history, view.now))
-            else {
+            let known = known.filter(|known| known.sources_silent(history, is_any) > 0);
+            let Some(host) = known.or_else(|| Late::of(history, view.now)) else {
                 continue;
             };
-            if host.is_silent(history, |last| is_silent(last, view.now)) {
-                silent.push((node, host.last, host.was_busy));
+            let exporters = host.sources_silent(history, |last| is_silent(last, view.now));
+            if host.was_busy && exporters >= MIN_EXPORTERS {
+                silent.push((node, host.last));
             }
             late.insert(history.born(), host);
         }
         self.0 = late;
-        for (node, last, _) in silent.iter().filter(|(.., was_busy)| *was_busy) {
-            let mut together = silent
-                .iter()
-                .filter(|(_, other, _)| are_together(last, other));
-            if together.nth(MOST_HOSTS).is_some() {
+        for (node, last) in &silent {
+            let together = self
+                .0
+                .values()
+                .filter(|host| are_together(last, &host.last));
+            if together.count() > MOST_HOSTS {
                 continue;
             }
             let part = Part::Host((*node).clone());
@@ -153,7 +167,7 @@ fn thresholds() -> Vec<Threshold> {
             "one alone may have crashed",
         ),
         Threshold::new(
-            "longest time between the last answers of what fails together",
+            "longest time between the last samples of what fails together",
             TOGETHER_INTERVALS,
             "intervals",
             "scrapes of one interval, half an interval late (a choice)",
@@ -165,7 +179,7 @@ fn thresholds() -> Vec<Threshold> {
             "a drained node becomes idle before it is restarted (a choice)",
         ),
         Threshold::new(
-            "most hosts that fall silent together",
+            "most hosts that stop responding together",
             MOST_HOSTS as f64,
             "hosts",
             "more share a cause, such as a rack's power or management switch (a choice)",
@@ -177,51 +191,69 @@ fn thresholds() -> Vec<Threshold> {
 impl Late {
     /// A host whose exporter of GPUs is late.
     fn of(history: &NodeHistory, now: Timestamp) -> Option<Self> {
-        let of_gpus = history.source_of(&GPU_UTILIZATION)?;
-        let last = history.last_answers().nth(of_gpus)?;
+        let of_gpus = history.sources_of(&GPU_UTILIZATION).next()?;
+        let last = history.last_samples().nth(of_gpus)?;
         if !is_late(&last, now) {
             return None;
         }
-        let mut of_host: Vec<_> = OF_HOST
-            .iter()
-            .filter_map(|metric| history.source_of(metric))
-            .chain([of_gpus])
-            .collect();
-        of_host.sort_unstable();
-        of_host.dedup();
+        let of_host = |place: &usize| {
+            let mut all = OF_HOST.iter().flat_map(|metric| history.sources_of(metric));
+            all.any(|of_host| of_host == *place)
+        };
+        let of_bmc = OF_BMC.iter().flat_map(|metric| history.sources_of(metric));
         Some(Self {
             last,
             was_busy: was_busy(history, last.at),
-            of_host,
+            of_bmc: of_bmc.filter(|place| !of_host(place)).collect(),
         })
     }
 
-    /// Whether its exporters have not answered since, and enough of them stopped together, and those on the host are as
-    /// asked for.
-    fn is_silent(&self, history: &NodeHistory, is: impl Fn(&LastAnswer) -> bool) -> bool {
-        let all: Vec<_> = history.last_answers().collect();
-        let mut of_host = self.of_host.iter().filter_map(|place| all.get(*place));
-        let together = all.iter().filter(|other| are_together(&self.last, other));
-        of_host.all(|last| are_together(&self.last, last) && is(last))
-            && together.count() >= MIN_EXPORTERS
+    /// Number of its exporters that stopped together with that of its GPUs and meet a condition, as all that are on the host must;
+    /// 0 if one does not.
+    fn sources_silent(&self, history: &NodeHistory, is: impl Fn(&LastSample) -> bool) -> usize {
+        let all = history.last_samples().enumerate();
+        let of_host = all.filter(|(place, _)| !self.of_bmc.contains(place));
+        let of_host: Vec<_> = of_host
+            .map(|(_, last)| {
+                (
+                    last,
+                    last.at > self.last.at && !are_together(&self.last, &last),
+                )
+            })
+            .collect();
+        if of_host
+            .iter()
+            .any(|(last, is_newer)| *is_newer || !is(last))
+        {
+            return 0;
+        }
+        let together = of_host
+            .iter()
+            .filter(|(last, _)| are_together(&self.last, last));
+        together.count()
     }
 }
 
+/// No condition.
+fn is_any(_: &LastSample) -> bool {
+    true
+}
+
 /// Whether a scrape is overdue.
-fn is_late(last: &LastAnswer, now: Timestamp) -> bool {
+fn is_late(last: &LastSample, now: Timestamp) -> bool {
     let overdue = |step| now.seconds_since(last.at) > LATE_INTERVALS * step;
     last.interval.is_some_and(overdue)
 }
 
-fn is_silent(last: &LastAnswer, now: Timestamp) -> bool {
+fn is_silent(last: &LastSample, now: Timestamp) -> bool {
     let patience = last
         .interval
         .map_or(SILENT_SECONDS, |step| SILENT_INTERVALS * step);
     now.seconds_since(last.at) > patience.max(SILENT_SECONDS)
 }
 
-/// Whether two sources answered for the last time at the same time.
-fn are_together(one: &LastAnswer, other: &LastAnswer) -> bool {
+/// Whether the last samples of two sources are of the same time.
+fn are_together(one: &LastSample, other: &LastSample) -> bool {
     let Some(interval) = one.interval.zip(other.interval).map(|(a, b)| a.max(b)) else {
         return false;
     };

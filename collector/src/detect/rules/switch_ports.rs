@@ -42,7 +42,7 @@ const MIN_UPLINKS: usize = 4;
 /// A leaf that sends less upwards than this share of the median leaf has fewer flows than its peers: few large
 /// flows leave uplinks unused by chance, which is not a fault.
 const MIN_UPWARDS: f64 = 0.5;
-/// What the busiest uplink of a leaf sends in a second, in bytes, below which nothing waits for it.
+/// What an uplink sends in a second, in bytes, below which nothing waits for it.
 const MIN_SENT: f64 = 2.5e8;
 
 /// How far more uplinks must be unused than a fair hash of as many flows leaves, in standard deviations.

@@ -33,6 +33,9 @@ const REMEMBERED_SECONDS: f64 = 1_800.0;
 const IDLE_BEFORE_OFF_SECONDS: f64 = 10.0;
 /// Share of its memory that a GPU without a job has in use at most: a context of a monitoring agent (a choice).
 const MOST_HELD: f64 = 0.02;
+/// How long the memory of a node's GPUs must have been free, and the node idle, until its job has ended: a job that loses a cable
+/// waits longer for its timeouts than it takes to see the loss (a choice).
+const FREED_SECONDS: f64 = 30.0;
 /// Bytes per second of a port that keep-alives alone do not send (a choice).
 const KEEP_ALIVE: f64 = 1e6;
 
@@ -171,9 +174,11 @@ fn host_of<'a>(cable: &'a Part, history: &'a History) -> Option<(&'a NodeName, &
 /// is only idle if it is off. A node whose next report is overdue may be off already.
 fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
     let is_off = may_be_off(node, now);
-    // A job that pauses keeps its memory.
-    let seconds = if is_off || holds_nothing(node) {
+    let seconds = if is_off {
         IDLE_BEFORE_OFF_SECONDS
+    } else if holds_nothing(node) {
+        // A job that pauses keeps its memory.
+        FREED_SECONDS
     } else {
         IDLE_SECONDS
     };
@@ -181,14 +186,19 @@ fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
     is_unused && carries_nothing(node, seconds)
 }
 
-/// Whether the memory of all GPUs of a node is free.
+/// Whether all GPUs of a node have had at most [`MOST_HELD`] of their memory in use for the last [`FREED_SECONDS`] that it reported.
 fn holds_nothing(node: &NodeHistory) -> bool {
     let mut sizes = node.series(&GPU_MEMORY_SIZE).peekable();
     let is_free = |(labels, size): (&Labels, Window<'_>)| {
         let labels: Vec<&str> = labels.values().collect();
-        let used = node.value(&GPU_MEMORY_USED, &labels);
-        let shares = used.zip(size.value());
-        shares.is_some_and(|(used, size)| used <= MOST_HELD * size)
+        let used = node.window(&GPU_MEMORY_USED, &labels);
+        let Some(((newest, _), size)) = used.and_then(|used| used.latest()).zip(size.value())
+        else {
+            return false;
+        };
+        let held = used.into_iter().flat_map(Window::told);
+        let mut free = held.take_while(|(_, used)| *used <= MOST_HELD * size);
+        free.any(|(at, _)| newest.seconds_since(at) >= FREED_SECONDS)
     };
     sizes.peek().is_some() && sizes.all(is_free)
 }
@@ -375,19 +385,29 @@ mod tests {
 
     /// Its next report is not due yet.
     #[test]
-    fn a_node_whose_job_has_freed_the_memory_waits_at_once_and_one_that_pauses_does_not() {
+    fn a_node_whose_job_has_freed_the_memory_waits_sooner_and_one_that_pauses_does_not() {
+        const STOPS: u64 = 80;
         let node: NodeName = "node-1".parse().expect("a name");
-        for (used, expected) in [(1_000, true), (50_000, false)] {
-            let mut history = switched_off(100);
-            let page = format!(
-                "railscope_gpu_utilization_ratio{{gpu=\"0\"}} 0\n\
-                 railscope_gpu_memory_size_bytes{{gpu=\"0\"}} 80000\n\
-                 railscope_gpu_memory_used_bytes{{gpu=\"0\"}} {used}\n\
-                 railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_0\",port=\"1\"}} 1e11\n"
-            );
-            history.node_mut(&node).ingest(&page, at(118));
-            let waits = waits_now(&mut Reseats::default(), &history, false, 120);
-            assert_eq!(waits, expected, "{used}");
+        for (used, freed_at, expected) in [
+            (1_000, STOPS, true),
+            (1_000, DOWN_AT - 20, false),
+            (50_000, STOPS, false),
+        ] {
+            let mut history = History::default();
+            for seconds in (5..=DOWN_AT).step_by(5) {
+                let used = if seconds < freed_at { 50_000 } else { used };
+                let page = format!(
+                    "railscope_gpu_utilization_ratio{{gpu=\"0\"}} {}\n\
+                     railscope_gpu_memory_size_bytes{{gpu=\"0\"}} 80000\n\
+                     railscope_gpu_memory_used_bytes{{gpu=\"0\"}} {used}\n\
+                     railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_0\",port=\"1\"}} {}\n",
+                    u8::from(seconds < STOPS),
+                    seconds.min(STOPS) * 1_000_000_000
+                );
+                history.node_mut(&node).ingest(&page, at(seconds));
+            }
+            let waits = waits_now(&mut Reseats::default(), &history, false, DOWN_AT + 1);
+            assert_eq!(waits, expected, "{used} {freed_at}");
         }
     }
 

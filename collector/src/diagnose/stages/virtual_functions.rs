@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
+use railscope_model::label;
 use railscope_model::metric::{NIC_SRIOV, RDMA_DEVICE};
 
 use crate::assemble::netdev::has_gpus;
@@ -25,9 +27,10 @@ const OF_CABLES: [&Class; 5] = [
     &PORT_DEGRADED,
 ];
 
-/// Moves the findings about virtual functions to the port of a host without GPUs that has a fault: which virtual machine runs on
-/// which hypervisor is not known. Of several such ports none takes them.
-pub(crate) fn join(history: &History, groups: &mut BTreeMap<Part, Vec<Finding>>) {
+/// Moves the findings about virtual functions to the physical port of the same device name, on a host without GPUs, that has a fault:
+/// which virtual machine runs on which hypervisor is not known, and virtual machines list their functions in the order of
+/// the ports. Of several such ports none takes them.
+pub(crate) fn join(history: &History, now: Timestamp, groups: &mut BTreeMap<Part, Vec<Finding>>) {
     let of_cables = groups.iter().filter(|(_, findings)| {
         let mut classes = findings.iter().map(|found| found.evidence.class);
         classes.all(|class| OF_CABLES.contains(&class))
@@ -35,21 +38,24 @@ pub(crate) fn join(history: &History, groups: &mut BTreeMap<Part, Vec<Finding>>)
     let ports = of_cables.filter_map(|(part, _)| {
         let (node, device) = port_of(part)?;
         let history = history.node(node)?;
-        Some((part, is_virtual(history, device), has_gpus(history)))
+        Some((part, device, history))
     });
-    let (of_virtual, others): (Vec<_>, Vec<_>) = ports.partition(|(_, is_virtual, _)| *is_virtual);
-    let mut of_hypervisors = others.iter().filter(|(.., has_gpus)| !has_gpus);
-    let (Some((root, ..)), None) = (of_hypervisors.next(), of_hypervisors.next()) else {
-        return;
+    let (of_virtual, others): (Vec<_>, Vec<_>) =
+        ports.partition(|(_, device, history)| is_virtual(history, device));
+    let is_hypervisor = |history: &NodeHistory| history.is_current(now) && !has_gpus(history);
+    let root_of = |device| {
+        let mut roots = others
+            .iter()
+            .filter(|(_, of, history)| *of == device && is_hypervisor(history));
+        let (root, ..) = roots.next()?;
+        roots.next().is_none().then(|| (*root).clone())
     };
-    let root = (*root).clone();
-    let of_virtual: Vec<Part> = of_virtual
+    let moves = of_virtual
         .iter()
-        .map(|(part, ..)| (*part).clone())
-        .collect();
-    for part in of_virtual {
+        .filter_map(|(part, device, _)| Some(((*part).clone(), root_of(*device)?)));
+    for (part, root) in moves.collect::<Vec<_>>() {
         let moved = groups.remove(&part).unwrap_or_default();
-        groups.entry(root.clone()).or_default().extend(moved);
+        groups.entry(root).or_default().extend(moved);
     }
 }
 
@@ -62,19 +68,25 @@ fn port_of(part: &Part) -> Option<(&NodeName, &RdmaDevice)> {
 }
 
 fn is_virtual(history: &NodeHistory, device: &RdmaDevice) -> bool {
-    let has = |metric, label: usize, is: fn(&str) -> bool| {
-        history.series(metric).any(|(labels, _)| {
-            let mut values = labels.values();
-            values.next() == Some(device.as_str()) && values.nth(label - 1).is_some_and(is)
+    let has = |metric, name, label, is: fn(&str) -> bool| {
+        let mut all = history.series(metric);
+        all.any(|(labels, _)| {
+            labels.get(name) == Some(device.as_str()) && labels.get(label).is_some_and(is)
         })
     };
-    has(&NIC_SRIOV, 2, |role| role == "virtual")
-        || has(&RDMA_DEVICE, 3, |kind| VIRTUAL.contains(&kind))
+    let (of_role, of_type) = (label!(NIC_SRIOV, "device"), label!(RDMA_DEVICE, "device"));
+    has(&NIC_SRIOV, of_role, label!(NIC_SRIOV, "role"), |role| {
+        role == "virtual"
+    }) || has(
+        &RDMA_DEVICE,
+        of_type,
+        label!(RDMA_DEVICE, "hca_type"),
+        |kind| VIRTUAL.contains(&kind),
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use railscope_model::fabric::Timestamp;
     use railscope_model::metric::GPU;
     use railscope_model::reading::{Labels, NodeReading};
 
@@ -96,7 +108,16 @@ mod tests {
             ("hv-2", "MT4129", false),
         ] {
             let mut reading = NodeReading::default();
-            reading.push(&RDMA_DEVICE, &Labels::new(["mlx5_0", "", "", kind]), true);
+            for device in ["mlx5_0", "mlx5_1"] {
+                // Railscope's own exporter reports the role.
+                if node == "vm-2" {
+                    let labels = Labels::new([device, "", "virtual", ""]);
+                    reading.push(&NIC_SRIOV, &labels, true);
+                } else {
+                    let labels = Labels::new([device, "", "", kind]);
+                    reading.push(&RDMA_DEVICE, &labels, true);
+                }
+            }
             if has_gpus {
                 reading.push(&GPU, &Labels::new(["0"; 9]), true);
             }
@@ -115,7 +136,7 @@ mod tests {
             let finding = found("test", class, named, &[]);
             groups.entry(part(named)).or_default().push(finding);
         }
-        join(&history(), &mut groups);
+        join(&history(), Timestamp(1_000), &mut groups);
         let lines = groups
             .iter()
             .map(|(root, findings)| format!("{root} {}", findings.len()));
@@ -142,6 +163,8 @@ mod tests {
             (&LINK_ERRORS, HYPERVISOR),
         ];
         assert_eq!(joined(&of_hosts).len(), 2);
+        let of_another = [(&EDGE_LOSSY, VM), (&LINK_ERRORS, "link/hv-1:mlx5_1/1")];
+        assert_eq!(joined(&of_another).len(), 2);
         let other = "link/hv-2:mlx5_0/1";
         let of_two = [
             (&EDGE_LOSSY, VM),

@@ -41,18 +41,17 @@ impl NodeHistory {
         self.identity
     }
 
-    /// When each source last answered; a source keeps its place.
-    pub fn last_answers(&self) -> impl Iterator<Item = LastAnswer> {
-        self.voices.iter().map(|voice| LastAnswer {
+    /// The newest sample of each source; a source keeps its place.
+    pub fn last_samples(&self) -> impl Iterator<Item = LastSample> {
+        self.voices.iter().map(|voice| LastSample {
             at: voice.axis.heard(),
             interval: voice.axis.usual_step(),
         })
     }
 
-    /// Place in [`Self::last_answers`] of the source of a metric; of the first series, if there are several.
-    pub fn source_of(&self, metric: &'static Metric) -> Option<usize> {
-        let (.., voice) = self.told(metric).next()?;
-        Some(usize::from(voice))
+    /// Places in [`Self::last_samples`] of the sources of a metric, one for each of its series.
+    pub fn sources_of(&self, metric: &'static Metric) -> impl Iterator<Item = usize> {
+        self.told(metric).map(|(.., voice)| usize::from(voice))
     }
 
     /// When the node was last seen.
@@ -196,9 +195,9 @@ impl NodeHistory {
     }
 }
 
-/// When a source last answered.
+/// When a source was last sampled.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LastAnswer {
+pub struct LastSample {
     /// The time of its newest scrape.
     pub at: Timestamp,
     /// Mean time between its scrapes, seconds. None before the third.

@@ -1,5 +1,5 @@
-//! A port that alone of all between switches drops packets, although it sends little: a cable or a shaper lets less through than the
-//! port's speed.
+//! A port that alone of all between switches drops packets, although it could send more: a cable or a shaper limits it below its
+//! speed.
 //!
 //! Where queues are short, or no packet is marked, what does not fit is dropped. Bursts drop at several ports, and for a short
 //! time. A port that its peer pauses drops for what the peer waits for. On InfiniBand, where ports count what they wait for credits, a
@@ -38,10 +38,11 @@ const MIN_SENT: f64 = 1e7;
 const MAX_SENT: f64 = 0.5;
 /// Most that it sends, compared with the median of the switch's other cables to switches.
 const MAX_OF_OTHERS: f64 = 1.2;
-/// A port may send more where another of its switch and of its speed sends so many times as much and drops nothing.
+/// A port may send more, up to this share of its speed, where another of its switch and of its speed sends [`BUSIER`] times as much
+/// and drops nothing, or where it sends at most [`FALLEN`] times what it sent before it dropped.
+const MAX_SENT_OF_LIMITED: f64 = 0.8;
 const BUSIER: f64 = 1.05;
-/// Or where it sends at most this share of what it sent before it dropped.
-const FALLEN: f64 = 0.85;
+const FALLEN: f64 = 0.75;
 /// Most of the time for which it is paused.
 const MAX_PAUSED: f64 = 0.01;
 /// Most cables at once: where there are more, bursts cause it.
@@ -52,18 +53,21 @@ const AGO_SECONDS: [f64; 2] = [130.0, 30.0];
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port drops {MIN_DROPPED} packets, and {MIN_SHARE} of what it sends ({MIN_SHARE_OF_LESS} if it sends less than before), in {DROP_SECONDS:.0} s, some in each of {PARTS} parts of it, and {NEW:.0} times as many a second as before, while it sends {:.0} MB/s or more and either less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of its switch's other cables to switches, or 1/{BUSIER} of what another of these of the same speed sends without dropping, or {FALLEN} of what it sent before, and is paused for less than {:.0} % of the time; at most {MOST_AT_ONCE} cables between switches do; not where ports count what they wait for credits",
+        "the port drops {MIN_DROPPED} packets, and {MIN_SHARE} of what it sends ({MIN_SHARE_OF_LESS} if it sends less than before), in {DROP_SECONDS:.0} s, some in each of {PARTS} parts of it, and {NEW:.0} times as many a second as before, while it sends {:.0} MB/s or more and either less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of its switch's other cables to switches, or less than {:.0} % of its speed and 1/{BUSIER} of what another of these of the same speed sends without dropping, or {FALLEN} of what it sent before, and is paused for less than {:.0} % of the time; at most {MOST_AT_ONCE} cables between switches do; not where ports count what they wait for credits",
         1e-6 * MIN_SENT,
         100.0 * MAX_SENT,
+        100.0 * MAX_SENT_OF_LIMITED,
         100.0 * MAX_PAUSED
     )
 }
 
+/// Why numbers are as they are.
+const CHOICE: &str = "bursts and busy ports also drop (a choice)";
+
 /// The rule's numbers.
 pub(super) fn rule() -> Rule {
-    let choice = "bursts and busy ports also drop (a choice)";
     let thresholds = vec![
-        Threshold::new("dropped packets", MIN_DROPPED, "packets", choice),
+        Threshold::new("dropped packets", MIN_DROPPED, "packets", CHOICE),
         Threshold::new(
             "share of the packets that is dropped",
             MIN_SHARE,
@@ -89,36 +93,8 @@ pub(super) fn rule() -> Rule {
             "parts",
             "a burst is short (a choice)",
         ),
-        Threshold::new(
-            "bytes that the port sends, at least",
-            MIN_SENT,
-            "B/s",
-            "what an idle port drops is of no job (a choice)",
-        ),
-        Threshold::new(
-            "share of its speed that the port sends, at most",
-            MAX_SENT,
-            "ratio",
-            choice,
-        ),
-        Threshold::new(
-            "bytes sent, compared with the median of the switch's other cables to switches, at most",
-            MAX_OF_OTHERS,
-            "times",
-            "a port that several flows share by chance sends more (a choice)",
-        ),
-        Threshold::new(
-            "or what another cable of the same switch and speed sends without dropping, compared with it",
-            BUSIER,
-            "times",
-            "then its speed is not what limits it (a choice)",
-        ),
-        Threshold::new(
-            "or bytes sent, compared with before it dropped, at most",
-            FALLEN,
-            "times",
-            "what it could send before it can no longer (a choice)",
-        ),
+    ];
+    let of_others = vec![
         Threshold::new(
             "share of the time in pause, at most",
             MAX_PAUSED,
@@ -134,8 +110,53 @@ pub(super) fn rule() -> Rule {
     ];
     Rule {
         signal: SWITCH_PORT_DISCARDS.name,
-        ..Rule::new(&PATH_SLOW, [thresholds, of_the_past()].concat())
+        ..Rule::new(
+            &PATH_SLOW,
+            [thresholds, of_load(), of_others, of_the_past()].concat(),
+        )
     }
+}
+
+/// The numbers by which a port could send more.
+fn of_load() -> Vec<Threshold> {
+    vec![
+        Threshold::new(
+            "bytes that the port sends, at least",
+            MIN_SENT,
+            "B/s",
+            "what an idle port drops is of no job (a choice)",
+        ),
+        Threshold::new(
+            "share of its speed that the port sends, at most",
+            MAX_SENT,
+            "ratio",
+            CHOICE,
+        ),
+        Threshold::new(
+            "bytes sent, compared with the median of the switch's other cables to switches, at most",
+            MAX_OF_OTHERS,
+            "times",
+            "a port that several flows share by chance sends more (a choice)",
+        ),
+        Threshold::new(
+            "or share of its speed, at most, with one of the next two",
+            MAX_SENT_OF_LIMITED,
+            "ratio",
+            CHOICE,
+        ),
+        Threshold::new(
+            "what another cable of the same switch and speed sends without dropping, compared with it, at least",
+            BUSIER,
+            "times",
+            "then its speed is not what limits it (a choice)",
+        ),
+        Threshold::new(
+            "bytes sent, compared with before it dropped, at most",
+            FALLEN,
+            "times",
+            "what it could send before it can no longer (a choice)",
+        ),
+    ]
 }
 
 /// The numbers by which a port is compared with itself.
@@ -304,6 +325,7 @@ impl Port<'_> {
             .window(&SWITCH_PORT_TRANSMIT_WAIT, &[self.name]);
         let paused = share_in_pause(self.history, self.name, DROP_SECONDS);
         let speed = self.history.value(&SWITCH_PORT_SPEED, &[self.name])?;
+        let is_full = sent > MAX_SENT_OF_LIMITED * speed;
         let sends_less = of_before.is_some_and(|times| times <= FALLEN);
         let least = if sends_less {
             MIN_SHARE_OF_LESS
@@ -313,6 +335,7 @@ impl Port<'_> {
         if waits.is_some()
             || paused > MAX_PAUSED
             || sent < MIN_SENT
+            || is_full
             || marked_share(self.rate, sent) < least
             || !(sends_less || self.could_send_more(view, sent, speed))
         {

@@ -1,21 +1,21 @@
-//! A leaf that spreads its packets evenly over its uplinks, and one of them that carries less: it lets less through than the others.
+//! Detects an uplink with less throughput than the others of its leaf, from transmitted bytes, where the leaf spreads its packets evenly.
 //!
 //! Where packets are sprayed, or routed adaptively, all uplinks carry as much, and what one cannot carry goes over the others or makes
-//! all wait. Nothing but the bytes shows that where the queue is short. Few flows that a hash spreads do not load uplinks
-//! evenly, and one of them that ends is no fault: so the leaf must have been even before.
+//! all wait. Where queues are short, no other counter shows it. Few flows that a hash spreads do not load uplinks evenly, and
+//! one of them that ends is no fault: so the leaf must have been even before.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::Timestamp;
+use railscope_model::fabric::{PartId, Timestamp};
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT};
 
-use super::{Leaves, MIN_SENT, MIN_UPLINKS, UNUSED, WINDOW_SECONDS};
+use super::{Leaves, MIN_SENT, MIN_UPLINKS, UNUSED, WINDOW_SECONDS, window};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
-use crate::detect::port_series::PortSeries;
+use crate::detect::port_series::{PortSeries, SwitchSeries};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, Window};
 
@@ -27,18 +27,21 @@ const SHORT: f64 = 0.75;
 const AGO_SECONDS: f64 = 130.0;
 /// How long a leaf that was even is known to be.
 const REMEMBERED_SECONDS: f64 = 900.0;
-/// Most leaves of one switch above them that carry less to it: more avoid it, as something is wrong behind it.
-const MOST_LEAVES: usize = 1;
+/// Adjacent parts of the window, in each of which the uplink carries less, and by how much its shares of what the others carry may
+/// differ there: those of a link that goes down or comes up differ more.
+const PARTS: f64 = 2.0;
+const SAME: f64 = 0.2;
 
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "at least {MIN_UPLINKS} uplinks of the leaf differed by at most {:.0} % in the last {:.0} minutes, and all but one still do, with {:.0} MB/s or more each; that one carries at most {:.0} % of what they do, and more than {:.0} %, over {WINDOW_SECONDS:.0} s; no other leaf carries less to the same switch; not where ports count what they wait for credits",
+        "at least {MIN_UPLINKS} uplinks of the leaf differed by at most {:.0} % in the last {:.0} minutes, and all but one still do, with {:.0} MB/s or more each; that one carries at most {:.0} % of what they do, and more than {:.0} %, in each of {PARTS} parts of {WINDOW_SECONDS:.0} s, and within {:.0} % the same share in both; no other leaf sends as much less to the same switch than to others; not where ports count what they wait for credits",
         100.0 * EVEN,
         REMEMBERED_SECONDS / 60.0,
         1e-6 * MIN_SENT,
         100.0 * SHORT,
-        100.0 * UNUSED
+        100.0 * UNUSED,
+        100.0 * SAME
     )
 }
 
@@ -70,11 +73,36 @@ pub(super) fn rule() -> Rule {
             "a fault lasts (a choice)",
         ),
         Threshold::new(
-            "leaves that carry less to one switch, at most",
-            MOST_LEAVES as f64,
-            "leaves",
-            "more avoid what is behind it",
+            "parts of the window, in each of which it does",
+            PARTS,
+            "parts",
+            "a link that goes down or comes up carries less in one (a choice)",
         ),
+        Threshold::new(
+            "difference of the shares in these parts, at most",
+            SAME,
+            "ratio",
+            "those of a link that goes down or comes up differ more (a choice)",
+        ),
+        Threshold::new(
+            "uplinks of a leaf, at least",
+            MIN_UPLINKS as f64,
+            "uplinks",
+            "fewer may be even by chance (a choice)",
+        ),
+        Threshold::new(
+            "bytes that each of the others carries, at least",
+            MIN_SENT,
+            "B/s",
+            "2 Gb/s: below, nothing waits for an uplink (a choice)",
+        ),
+        Threshold::new(
+            "share of what the others carry, more than",
+            UNUSED,
+            "ratio",
+            "an uplink that is not used is another fault, or maintenance (a choice)",
+        ),
+        window(),
     ];
     Rule {
         signal: SWITCH_PORT_TRANSMIT_BYTES.name,
@@ -87,13 +115,16 @@ pub(super) fn rule() -> Rule {
 pub(super) struct Spray(HashMap<SwitchName, Timestamp, FixedState>);
 
 /// An uplink that carries less than the others of its leaf, bytes a second.
-struct Short<'a> {
+struct Limited<'a> {
     leaf: &'a SwitchName,
     cable: Part,
-    to: &'a Part,
+    to: PartId,
     carries: f64,
     others: f64,
 }
+
+/// The rates of a leaf's uplinks with their ports, the smallest first.
+type Rates = Vec<(f64, u16)>;
 
 impl Spray {
     /// Uplinks that carry less than the others of their leaf, which spreads evenly.
@@ -105,42 +136,77 @@ impl Spray {
     ) {
         let is_recent = |at: &Timestamp| view.now.seconds_since(*at) <= REMEMBERED_SECONDS;
         self.0.retain(|_, at| is_recent(at));
-        let mut found: BTreeMap<&Part, Vec<Short<'_>>> = BTreeMap::new();
         for (leaf, ports) in &leaves.ports {
-            let Some(of_leaf) = series.of(view, leaf) else {
-                continue;
-            };
-            let windows = || ports.up.iter().map(|port| (*port, of_leaf.of(*port)[0]));
             let rates = |rate: &dyn Fn(Window<'_>) -> Option<f64>| {
-                let of = windows().map(|(port, window)| Some((rate(window?)?, port)));
-                let mut rates: Vec<_> = of.collect::<Option<_>>()?;
-                rates.sort_by(|a, b| a.0.total_cmp(&b.0));
-                (rates.len() >= MIN_UPLINKS).then_some(rates)
+                rates(series.of(view, leaf)?, &ports.up, rate)
             };
-            let lately = rates(&|of| of.newest_increase(WINDOW_SECONDS).map(Increase::rate));
-            let Some(lately) = lately else { continue };
-            if is_even(&lately) {
+            let part = WINDOW_SECONDS / PARTS;
+            let newest = rates(&|of| of.newest_increase(part).map(Increase::rate));
+            let Some(newest) = newest else { continue };
+            if is_even(&newest) {
                 self.0.insert(leaf.clone(), view.now);
                 continue;
             }
-            let Some(((carries, port), others)) = short(&lately) else {
+            let rate_before = |ago: f64, seconds: f64| {
+                move |of: Window<'_>| of.rate_just_before(view.now.plus_seconds(-ago), seconds)
+            };
+            let (Some(now), Some(before)) = (
+                limited(&newest),
+                rates(&rate_before(part, part)).and_then(|rates| limited(&rates)),
+            ) else {
                 continue;
             };
-            let until = view.now.plus_seconds(-AGO_SECONDS);
-            let before = || rates(&|of| of.rate_until(until, WINDOW_SECONDS));
-            let was_even = self.0.contains_key(leaf) || before().is_some_and(|own| is_even(&own));
-            if was_even && !counts_credits(view, leaf) {
-                self.0.entry(leaf.clone()).or_insert(until);
-                if let Some(short) = at_port(view, leaf, port, (carries, others)) {
-                    found.entry(short.to).or_default().push(short);
-                }
+            let was_even = self.0.contains_key(leaf)
+                || rates(&rate_before(AGO_SECONDS, WINDOW_SECONDS))
+                    .is_some_and(|own| is_even(&own));
+            if !now.is_as(&before) || !was_even || counts_credits(view, leaf) {
+                continue;
             }
+            self.0.insert(leaf.clone(), view.now);
+            let found = at_port(view, leaf, &now);
+            let alone = found.filter(|found| !is_avoided(view, (leaves, series), found));
+            out.extend(alone.map(|found| found.evidence(view)));
         }
-        let alone = found
-            .into_values()
-            .filter(|short| short.len() <= MOST_LEAVES);
-        out.extend(alone.flatten().map(|short| short.evidence(view)));
     }
+}
+
+/// The rates of uplinks, if all are known and there are enough.
+fn rates(
+    of_leaf: SwitchSeries<'_, 2>,
+    ports: &[u16],
+    rate: &dyn Fn(Window<'_>) -> Option<f64>,
+) -> Option<Rates> {
+    let of = ports
+        .iter()
+        .map(|port| Some((rate(of_leaf.of(*port)[0]?)?, *port)));
+    let mut rates: Rates = of.collect::<Option<_>>()?;
+    rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    (rates.len() >= MIN_UPLINKS).then_some(rates)
+}
+
+/// Whether another leaf sends less to the same switch than to others, too: it avoids what is behind that switch.
+fn is_avoided(
+    view: &View<'_>,
+    (leaves, series): (&Leaves, &PortSeries<2>),
+    found: &Limited<'_>,
+) -> bool {
+    view.fabric.cables(found.to).any(|near| {
+        let Part::Switch(leaf) = &view.fabric.vertex(near.peer).part else {
+            return false;
+        };
+        let ports = leaves.ports.get(leaf).filter(|_| leaf != found.leaf);
+        let rates = ports
+            .zip(series.of(view, leaf))
+            .and_then(|(ports, of_leaf)| {
+                let rate = |of: Window<'_>| of.newest_increase(WINDOW_SECONDS).map(Increase::rate);
+                rates(of_leaf, &ports.up, &rate)
+            });
+        rates.is_some_and(|rates| {
+            let (usual, _) = rates[rates.len() / 2];
+            let mut own = rates.iter().filter(|(_, port)| *port == near.peer_port);
+            usual >= MIN_SENT && own.any(|(rate, _)| *rate <= SHORT * usual)
+        })
+    })
 }
 
 /// Whether uplinks, with their rates in order, carry as much as each other, and enough.
@@ -149,12 +215,30 @@ fn is_even(rates: &[(f64, u16)]) -> bool {
     ends.is_some_and(|((least, _), (most, _))| *least >= MIN_SENT && *most <= (1.0 + EVEN) * least)
 }
 
-/// The one that carries less than the others, which are even, and what these carry.
-fn short(rates: &[(f64, u16)]) -> Option<((f64, u16), f64)> {
-    let (own, others) = rates.split_first()?;
+/// A port that carries less than the others, which are even.
+struct Lower {
+    port: u16,
+    carries: f64,
+    others: f64,
+}
+
+impl Lower {
+    /// Whether it is the same port with about the same share.
+    fn is_as(&self, other: &Self) -> bool {
+        let [one, two] = [self, other].map(|own| own.carries / own.others);
+        self.port == other.port && one.max(two) <= (1.0 + SAME) * one.min(two)
+    }
+}
+
+fn limited(rates: &[(f64, u16)]) -> Option<Lower> {
+    let ((carries, port), others) = rates.split_first()?;
     let (usual, _) = others[others.len() / 2];
-    let is_short = own.0 <= SHORT * usual && own.0 > UNUSED * usual;
-    (is_short && is_even(others)).then_some((*own, usual))
+    let is_lower = *carries <= SHORT * usual && *carries > UNUSED * usual;
+    (is_lower && is_even(others)).then_some(Lower {
+        port: *port,
+        carries: *carries,
+        others: usual,
+    })
 }
 
 /// Whether ports of a switch count what they wait for credits.
@@ -164,24 +248,20 @@ fn counts_credits(view: &View<'_>, switch: &SwitchName) -> bool {
 }
 
 /// The cable at an uplink.
-fn at_port<'a>(
-    view: &'a View<'_>,
-    leaf: &'a SwitchName,
-    port: u16,
-    (carries, others): (f64, f64),
-) -> Option<Short<'a>> {
+fn at_port<'a>(view: &View<'_>, leaf: &'a SwitchName, lower: &Lower) -> Option<Limited<'a>> {
     let id = view.fabric.find(&Part::Switch(leaf.clone()))?;
-    let near = view.fabric.cables(id).find(|near| near.port == port)?;
-    Some(Short {
+    let mut cables = view.fabric.cables(id);
+    let near = cables.find(|near| near.port == lower.port)?;
+    Some(Limited {
         leaf,
         cable: view.fabric.cable_part(near.id)?,
-        to: &view.fabric.vertex(near.peer).part,
-        carries,
-        others,
+        to: near.peer,
+        carries: lower.carries,
+        others: lower.others,
     })
 }
 
-impl Short<'_> {
+impl Limited<'_> {
     fn evidence(self, view: &View<'_>) -> Evidence {
         Evidence {
             detector: "switch-ports",
@@ -192,7 +272,7 @@ impl Short<'_> {
             statement: format!(
                 "{} spreads its packets evenly over its uplinks, but that to {} carries {:.1} GB/s and each other one {:.1}.",
                 self.leaf,
-                self.to,
+                view.fabric.vertex(self.to).part,
                 1e-9 * self.carries,
                 1e-9 * self.others
             ),
