@@ -11,24 +11,24 @@
 mod namespace;
 
 #[path = "support/cable.rs"]
+#[allow(dead_code, reason = "another test uses more of it than this one")]
 mod cable;
+
+#[path = "support/leaf_spine.rs"]
+mod leaf_spine;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cable::Cable;
-use namespace::Namespace;
+use leaf_spine::{Running, Site, host_address, trunk_addresses};
 use railscope_model::exposition::{Line, parse};
 
-const RAILSCOPE: &str = env!("CARGO_BIN_EXE_railscope");
 const TEST: &str = "probes_tell_a_lossy_way_from_a_slow_host_and_from_a_dead_one";
 /// For anything that is waited for; a busy machine may need long.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -37,89 +37,28 @@ const FLOWS: u8 = 8;
 /// Long, so that a machine that stops for a second loses nothing.
 const TIMEOUT_SECONDS: f64 = 3.0;
 
-/// Hosts 0 on the first leaf, 1 and 2 on the second; two spines; the cable from the first leaf to the second spine is
-/// one that may lose packets upwards.
-struct Site {
-    hosts: Vec<Namespace>,
-    _switches: Vec<Namespace>,
-    lossy: Cable,
-}
+/// The cable from this leaf to this spine may lose packets upwards. Host 0 is on the first leaf, 1 and 2 on the second.
+const LOSSY: (usize, usize) = (0, 1);
 
-fn host_address(host: usize) -> String {
-    format!("10.{}.0.2", host + 1)
-}
-
-/// The spine's end of its cable to the first leaf: by this address it replies to host 0.
+/// By this address the spine replies to host 0.
 fn spine_address(spine: usize) -> String {
-    format!("10.9.{spine}.2")
+    let [_, of_spine] = trunk_addresses(0, spine);
+    of_spine
 }
 
-impl Site {
-    fn build() -> Option<Self> {
-        let space = |name: &str| Namespace::new(TEST, &format!("p{name}"));
-        let hosts: Vec<_> = (0..HOSTS)
-            .map(|host| space(&format!("host{host}")))
-            .collect::<Option<_>>()?;
-        let leaves = [space("leaf0")?, space("leaf1")?];
-        let spines = [space("spine0")?, space("spine1")?];
-        for host in 0..HOSTS {
-            let (leaf, port) = (&leaves[usize::from(host > 0)], format!("down{host}"));
-            veth((&hosts[host], "rail0"), (leaf, &port));
-            let gateway = format!("10.{}.0.1", host + 1);
-            hosts[host].ip(&format!("addr add {}/24 dev rail0", host_address(host)));
-            leaf.ip(&format!("addr add {gateway}/24 dev {port}"));
-            hosts[host].ip(&format!("route add default via {gateway}"));
-            let net = format!("fd00:0:0:{}:", host + 1);
-            hosts[host].ip(&format!("-6 addr add {net}:2/64 dev rail0 nodad"));
-            leaf.ip(&format!("-6 addr add {net}:1/64 dev {port} nodad"));
-            hosts[host].ip(&format!("-6 route add default via {net}:1"));
-        }
-        let lossy = Cable::join(TEST, (&leaves[0], "up1"), (&spines[1], "down0"))?;
-        for (leaf, spine) in [(0, 0), (1, 0), (1, 1)] {
-            let (up, down) = (format!("up{spine}"), format!("down{leaf}"));
-            veth((&leaves[leaf], &up), (&spines[spine], &down));
-        }
-        for switch in leaves.iter().chain(&spines) {
-            switch.output(
-                "cd /proc/sys/net/ipv4; echo 1 >ip_forward; echo 1 >fib_multipath_hash_policy; \
-                 echo 0 >icmp_ratelimit; echo 0 >../ipv6/icmp/ratelimit; echo 1 >../ipv6/conf/all/forwarding; \
-                 for file in conf/*/rp_filter; do echo 0 >$file; done",
-            );
-        }
-        route(&leaves, &spines);
-        route_v6(&leaves, &spines[0]);
-        Some(Self {
-            hosts,
-            _switches: leaves.into_iter().chain(spines).collect(),
-            lossy,
-        })
+/// Addresses and paths for IPv6, by the first spine only.
+fn route_v6(site: &Site) {
+    for host in 0..HOSTS {
+        let (leaf, net) = (
+            &site.leaves[usize::from(host > 0)],
+            format!("fd00:0:0:{}:", host + 1),
+        );
+        site.hosts[host].ip(&format!("-6 addr add {net}:2/64 dev rail0 nodad"));
+        leaf.ip(&format!("-6 addr add {net}:1/64 dev down{host} nodad"));
+        site.hosts[host].ip(&format!("-6 route add default via {net}:1"));
     }
-}
-
-/// Addresses of the cables between leaves and spines, and paths over both spines.
-fn route(leaves: &[Namespace; 2], spines: &[Namespace; 2]) {
-    for (leaf, near) in leaves.iter().enumerate() {
-        let mut ways = String::new();
-        for (spine, far) in spines.iter().enumerate() {
-            let net = format!("10.{}.{spine}", 9 + leaf);
-            near.ip(&format!("addr add {net}.1/30 dev up{spine}"));
-            far.ip(&format!("addr add {net}.2/30 dev down{leaf}"));
-            let below: &[usize] = if leaf == 0 { &[1] } else { &[2, 3] };
-            for host in below {
-                far.ip(&format!("route add 10.{host}.0.0/24 via {net}.1"));
-            }
-            ways += &format!(" nexthop via {net}.2");
-        }
-        let beyond: &[usize] = if leaf == 0 { &[2, 3] } else { &[1] };
-        for host in beyond {
-            near.ip(&format!("route add 10.{host}.0.0/24{ways}"));
-        }
-    }
-}
-
-/// The same for IPv6, by the first spine only.
-fn route_v6(leaves: &[Namespace; 2], spine: &Namespace) {
-    for (leaf, near) in leaves.iter().enumerate() {
+    let spine = &site.spines[0];
+    for (leaf, near) in site.leaves.iter().enumerate() {
         let net = format!("fd00:0:0:9{leaf}:");
         near.ip(&format!("-6 addr add {net}:1/64 dev up0 nodad"));
         spine.ip(&format!("-6 addr add {net}:2/64 dev down{leaf} nodad"));
@@ -136,89 +75,16 @@ fn route_v6(leaves: &[Namespace; 2], spine: &Namespace) {
     }
 }
 
-fn veth(a: (&Namespace, &str), b: (&Namespace, &str)) {
-    a.0.ip(&format!(
-        "link add {} type veth peer name {} netns {}",
-        a.1, b.1, b.0.0
-    ));
-    a.0.ip(&format!("link set {} up", a.1));
-    b.0.ip(&format!("link set {} up", b.1));
-}
-
-/// Runs what follows as user nobody and without capabilities: an exporter needs no more.
-const AS_NOBODY: &[&str] = &[
-    "setpriv",
-    "--reuid=65534",
-    "--regid=65534",
-    "--clear-groups",
-    "--inh-caps=-all",
-    "--bounding-set=-all",
-    "--no-new-privs",
-];
-
-/// As user nobody, if that user may read the program.
-fn as_nobody() -> &'static [&'static str] {
-    let mut version = Command::new(AS_NOBODY[0]);
-    version.args(&AS_NOBODY[1..]).args([RAILSCOPE, "--version"]);
-    if version.output().is_ok_and(|run| run.status.success()) {
-        return AS_NOBODY;
-    }
-    println!("as root: {RAILSCOPE} is not for everybody");
-    &[]
-}
-
-/// A real exporter in a namespace; killed with it.
-struct Exporter<'a> {
-    process: Child,
-    namespace: &'a Namespace,
-}
-
-impl<'a> Exporter<'a> {
-    fn start(namespace: &'a Namespace, folder: &Path, arguments: &[&str]) -> Self {
-        namespace.ip("link set lo up");
-        let log = fs::File::create(folder.join(format!("{}.log", namespace.0))).expect("a log");
-        let process = Command::new("ip")
-            .args(["netns", "exec", &namespace.0])
-            .args(as_nobody())
-            .args([RAILSCOPE, "exporter"])
-            .args(["--no-nvml", "--no-jitter-probe", "--probe.listen", ":10661"])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn();
-        Self {
-            process: process.expect("ip netns exec"),
-            namespace,
-        }
-    }
-
+impl Running<'_> {
     /// The full profile; none while it is not up yet.
     fn page(&self) -> Option<String> {
-        let answer = self.namespace.inside(|| {
-            let mut stream = TcpStream::connect("127.0.0.1:10660")?;
-            let question =
-                "GET /metrics?profile=full HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-            stream.write_all(question.as_bytes())?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).map(|_| answer)
-        });
-        let answer = answer.ok()?;
-        let (_, body) = answer.split_once("\r\n\r\n")?;
-        Some(body.to_owned())
+        self.get(10660, "/metrics?profile=full")
     }
 
     fn signal(&self, name: &str) {
         let pid = self.process.id().to_string();
         let sent = Command::new("kill").args([name, &pid]).status();
         assert!(sent.expect("kill").success());
-    }
-}
-
-impl Drop for Exporter<'_> {
-    fn drop(&mut self) {
-        self.process.kill().ok();
-        self.process.wait().ok();
     }
 }
 
@@ -291,7 +157,7 @@ fn long_stays(page: &str) -> f64 {
 }
 
 /// Scrapes until the flows are as expected.
-fn wait(from: &Exporter<'_>, what: &str, done: impl Fn(&Flows) -> bool) -> Flows {
+fn wait(from: &Running<'_>, what: &str, done: impl Fn(&Flows) -> bool) -> Flows {
     let begun = Instant::now();
     loop {
         let flows = from.page().map(|page| flows(&page)).unwrap_or_default();
@@ -335,9 +201,10 @@ fn write_list(path: &Path, peers: &[usize]) {
 #[test]
 fn probes_tell_a_lossy_way_from_a_slow_host_and_from_a_dead_one() {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let Some(site) = Site::build() else {
+    let Some(site) = Site::build(TEST, [1, HOSTS - 1], &[LOSSY]) else {
         return;
     };
+    route_v6(&site);
     let list: PathBuf = folder.path().join("list.json");
     write_list(&list, &[1, 2]);
     let place = list.display().to_string();
@@ -345,9 +212,9 @@ fn probes_tell_a_lossy_way_from_a_slow_host_and_from_a_dead_one() {
     fs::set_permissions(folder.path(), everybody).expect("chmod");
     let mut others: Vec<_> = site.hosts[1..]
         .iter()
-        .map(|host| Exporter::start(host, folder.path(), &[]))
+        .map(|host| Running::exporter(host, folder.path(), &[]))
         .collect();
-    let prober = Exporter::start(&site.hosts[0], folder.path(), &["--probe.list", &place]);
+    let prober = Running::exporter(&site.hosts[0], folder.path(), &["--probe.list", &place]);
     let all = 2 * usize::from(FLOWS) + 1;
     let start = wait(&prober, "hops of all flows", |flows| {
         let known = flows.values().filter(|flow| flow.hops.len() == 3);
@@ -381,21 +248,22 @@ fn probes_tell_a_lossy_way_from_a_slow_host_and_from_a_dead_one() {
 }
 
 /// Flows that cross the lossy cable lose what it loses, and no others lose anything.
-fn lossy_cable(site: &Site, prober: &Exporter<'_>) {
+fn lossy_cable(site: &Site, prober: &Running<'_>) {
     let before = wait(prober, "a page", |flows| !flows.is_empty());
-    site.lossy.lose(20);
+    let lossy = &site.carried[&LOSSY];
+    lossy.lose(20);
     wait(prober, "120 probes of each flow", |flows| {
         since(&before, flows).values().all(|(sent, _)| *sent >= 120)
     });
-    site.lossy.lose(0);
+    lossy.lose(0);
     let lost = |flows: &Flows| {
         let since = since(&before, flows);
         since.values().map(|(_, lost)| lost).sum::<u64>()
     };
     let after = wait(prober, "what was lost is told", |flows| {
-        lost(flows) >= site.lossy.lost()
+        lost(flows) >= lossy.lost()
     });
-    let dropped = site.lossy.lost();
+    let dropped = lossy.lost();
     assert_eq!(lost(&after), dropped, "each lost packet is one lost probe");
     for (flow, (sent, lost)) in since(&before, &after) {
         let share = lost as f64 / sent as f64;
@@ -409,7 +277,7 @@ fn lossy_cable(site: &Site, prober: &Exporter<'_>) {
 }
 
 /// A host that stops for a while shows in its own time, and neither as loss nor as a slow path.
-fn slow_host(prober: &Exporter<'_>, others: &[Exporter<'_>]) {
+fn slow_host(prober: &Running<'_>, others: &[Running<'_>]) {
     let before = wait(prober, "a page", |flows| !flows.is_empty());
     let stays = |host: usize| others[host].page().map_or(0.0, |page| long_stays(&page));
     let quiet = stays(1);
@@ -439,7 +307,7 @@ fn slow_host(prober: &Exporter<'_>, others: &[Exporter<'_>]) {
 }
 
 /// All flows to a host that is dead are lost, and no others.
-fn dead_host(prober: &Exporter<'_>, others: &mut Vec<Exporter<'_>>) {
+fn dead_host(prober: &Running<'_>, others: &mut Vec<Running<'_>>) {
     let before = wait(prober, "a page", |flows| !flows.is_empty());
     drop(others.remove(0));
     let to = |flow: &(String, u8)| flow.0 == "host1";
