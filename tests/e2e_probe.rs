@@ -11,7 +11,6 @@
 mod namespace;
 
 #[path = "support/cable.rs"]
-#[allow(dead_code, reason = "another test uses more of it than this one")]
 mod cable;
 
 #[path = "support/leaf_spine.rs"]
