@@ -186,21 +186,21 @@ fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
     is_unused && carries_nothing(node, seconds)
 }
 
-/// Whether all GPUs of a node have had at most [`MOST_HELD`] of their memory in use for the last [`FREED_SECONDS`] that it reported.
+/// Whether all GPUs of a node have had at most [`MOST_HELD`] of their memory in use for the last [`FREED_SECONDS`] that it reported;
+/// where its size is not reported, of the most that was in use lately.
 fn holds_nothing(node: &NodeHistory) -> bool {
-    let mut sizes = node.series(&GPU_MEMORY_SIZE).peekable();
-    let is_free = |(labels, size): (&Labels, Window<'_>)| {
+    let mut all = node.series(&GPU_MEMORY_USED).peekable();
+    let is_free = |(labels, used): (&Labels, Window<'_>)| {
         let labels: Vec<&str> = labels.values().collect();
-        let used = node.window(&GPU_MEMORY_USED, &labels);
-        let Some(((newest, _), size)) = used.and_then(|used| used.latest()).zip(size.value())
-        else {
-            return false;
-        };
-        let held = used.into_iter().flat_map(Window::told);
-        let mut free = held.take_while(|(_, used)| *used <= MOST_HELD * size);
-        free.any(|(at, _)| newest.seconds_since(at) >= FREED_SECONDS)
+        let most = || used.values().fold(0.0, f64::max);
+        let size = node.value(&GPU_MEMORY_SIZE, &labels).unwrap_or_else(most);
+        let newest = used.latest().map(|(newest, _)| newest);
+        let mut free = used
+            .told()
+            .take_while(|(_, used)| *used <= MOST_HELD * size);
+        free.any(|(at, _)| newest.is_some_and(|newest| newest.seconds_since(at) >= FREED_SECONDS))
     };
-    sizes.peek().is_some() && sizes.all(is_free)
+    all.peek().is_some() && all.all(is_free)
 }
 
 /// Whether a node's next report of GPUs and RDMA ports is overdue, or it reports neither any more.
@@ -388,18 +388,20 @@ mod tests {
     fn a_node_whose_job_has_freed_the_memory_waits_sooner_and_one_that_pauses_does_not() {
         const STOPS: u64 = 80;
         let node: NodeName = "node-1".parse().expect("a name");
-        for (used, freed_at, expected) in [
-            (1_000, STOPS, true),
-            (1_000, DOWN_AT - 20, false),
-            (50_000, STOPS, false),
+        const SIZE: &str = "railscope_gpu_memory_size_bytes{gpu=\"0\"} 80000\n";
+        for (used, freed_at, size, expected) in [
+            (1_000, STOPS, SIZE, true),
+            (1_000, STOPS, "", true),
+            (1_000, DOWN_AT - 20, SIZE, false),
+            (50_000, STOPS, SIZE, false),
+            (50_000, STOPS, "", false),
         ] {
             let mut history = History::default();
             for seconds in (5..=DOWN_AT).step_by(5) {
                 let used = if seconds < freed_at { 50_000 } else { used };
                 let page = format!(
                     "railscope_gpu_utilization_ratio{{gpu=\"0\"}} {}\n\
-                     railscope_gpu_memory_size_bytes{{gpu=\"0\"}} 80000\n\
-                     railscope_gpu_memory_used_bytes{{gpu=\"0\"}} {used}\n\
+                     {size}railscope_gpu_memory_used_bytes{{gpu=\"0\"}} {used}\n\
                      railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_0\",port=\"1\"}} {}\n",
                     u8::from(seconds < STOPS),
                     seconds.min(STOPS) * 1_000_000_000
@@ -407,7 +409,7 @@ mod tests {
                 history.node_mut(&node).ingest(&page, at(seconds));
             }
             let waits = waits_now(&mut Reseats::default(), &history, false, DOWN_AT + 1);
-            assert_eq!(waits, expected, "{used} {freed_at}");
+            assert_eq!(waits, expected, "{used} {freed_at} {size}");
         }
     }
 
