@@ -211,26 +211,18 @@ impl Late {
     /// Number of its exporters that stopped together with that of its GPUs and meet a condition, as all that are on the host must;
     /// 0 if one does not.
     fn sources_silent(&self, history: &NodeHistory, is: impl Fn(&LastSample) -> bool) -> usize {
-        let all = history.last_samples().enumerate();
-        let of_host = all.filter(|(place, _)| !self.of_bmc.contains(place));
-        let of_host: Vec<_> = of_host
-            .map(|(_, last)| {
-                (
-                    last,
-                    last.at > self.last.at && !are_together(&self.last, &last),
-                )
-            })
-            .collect();
-        if of_host
-            .iter()
-            .any(|(last, is_newer)| *is_newer || !is(last))
-        {
-            return 0;
+        let mut together = 0;
+        for (place, last) in history.last_samples().enumerate() {
+            if self.of_bmc.contains(&place) {
+                continue;
+            }
+            let is_together = are_together(&self.last, &last);
+            if !is(&last) || last.at > self.last.at && !is_together {
+                return 0;
+            }
+            together += usize::from(is_together);
         }
-        let together = of_host
-            .iter()
-            .filter(|(last, _)| are_together(&self.last, last));
-        together.count()
+        together
     }
 }
 
