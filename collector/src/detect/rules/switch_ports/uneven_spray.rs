@@ -114,13 +114,12 @@ pub(super) fn rule() -> Rule {
 #[derive(Default)]
 pub(super) struct Spray(HashMap<SwitchName, Timestamp, FixedState>);
 
-/// An uplink that carries less than the others of its leaf, bytes a second.
+/// An uplink that carries less than the others of its leaf.
 struct Limited<'a> {
     leaf: &'a SwitchName,
     cable: Part,
     to: PartId,
-    carries: f64,
-    others: f64,
+    lower: Lower,
 }
 
 /// The rates of a leaf's uplinks with their ports, the smallest first.
@@ -163,7 +162,7 @@ impl Spray {
                 continue;
             }
             self.0.insert(leaf.clone(), view.now);
-            let found = at_port(view, leaf, &now);
+            let found = at_port(view, leaf, now);
             let alone = found.filter(|found| !is_avoided(view, (leaves, series), found));
             out.extend(alone.map(|found| found.evidence(view)));
         }
@@ -215,7 +214,7 @@ fn is_even(rates: &[(f64, u16)]) -> bool {
     ends.is_some_and(|((least, _), (most, _))| *least >= MIN_SENT && *most <= (1.0 + EVEN) * least)
 }
 
-/// A port that carries less than the others, which are even.
+/// A port that carries less than the others, which are even; bytes a second.
 struct Lower {
     port: u16,
     carries: f64,
@@ -248,7 +247,7 @@ fn counts_credits(view: &View<'_>, switch: &SwitchName) -> bool {
 }
 
 /// The cable at an uplink.
-fn at_port<'a>(view: &View<'_>, leaf: &'a SwitchName, lower: &Lower) -> Option<Limited<'a>> {
+fn at_port<'a>(view: &View<'_>, leaf: &'a SwitchName, lower: Lower) -> Option<Limited<'a>> {
     let id = view.fabric.find(&Part::Switch(leaf.clone()))?;
     let mut cables = view.fabric.cables(id);
     let near = cables.find(|near| near.port == lower.port)?;
@@ -256,8 +255,7 @@ fn at_port<'a>(view: &View<'_>, leaf: &'a SwitchName, lower: &Lower) -> Option<L
         leaf,
         cable: view.fabric.cable_part(near.id)?,
         to: near.peer,
-        carries: lower.carries,
-        others: lower.others,
+        lower,
     })
 }
 
@@ -273,8 +271,8 @@ impl Limited<'_> {
                 "{} spreads its packets evenly over its uplinks, but that to {} carries {:.1} GB/s and each other one {:.1}.",
                 self.leaf,
                 view.fabric.vertex(self.to).part,
-                1e-9 * self.carries,
-                1e-9 * self.others
+                1e-9 * self.lower.carries,
+                1e-9 * self.lower.others
             ),
             victims: gpus_behind(view.fabric, &self.cable),
             related: Vec::new(),
