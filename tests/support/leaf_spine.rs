@@ -11,14 +11,15 @@ use super::cable::Cable;
 use super::namespace::Namespace;
 
 const RAILSCOPE: &str = env!("CARGO_BIN_EXE_railscope");
-const LEAVES: usize = 2;
 pub(crate) const SPINES: usize = 2;
+/// The interface of each host, called as an RDMA device, so that a description of the subnet can list it, too.
+pub(crate) const NIC: &str = "mlx5_0";
 
-/// Hosts on both leaves, those of the first leaf first, each with one interface `rail0`; the cables between leaves and spines that a test changes are
-/// carried by a thread.
+/// Hosts on both leaves, those of the first leaf first, each with one interface [`NIC`]; the cables between leaves and
+/// spines that a test changes are carried by a thread.
 pub(crate) struct Site {
     pub(crate) hosts: Vec<Namespace>,
-    pub(crate) leaves: [Namespace; LEAVES],
+    pub(crate) leaves: Vec<Namespace>,
     pub(crate) spines: [Namespace; SPINES],
     /// By leaf and spine; the first end is the leaf's.
     pub(crate) carried: BTreeMap<(usize, usize), Cable>,
@@ -41,30 +42,31 @@ pub(crate) fn trunk_addresses(leaf: usize, spine: usize) -> [String; 2] {
 impl Site {
     /// Hosts by leaf, in order, and the cables (leaf, spine) that are carried by a thread; none, with the reason, where this
     /// machine cannot.
-    pub(crate) fn build(
-        test: &str,
-        below: [usize; LEAVES],
-        carried: &[(usize, usize)],
-    ) -> Option<Self> {
+    pub(crate) fn build(test: &str, below: &[usize], carried: &[(usize, usize)]) -> Option<Self> {
         let space = |name: &str| Namespace::new(test, &format!("p{name}"));
         let count: usize = below.iter().sum();
         let hosts: Vec<_> = (0..count)
             .map(|host| space(&format!("host{host}")))
             .collect::<Option<_>>()?;
-        let leaves = [space("leaf0")?, space("leaf1")?];
+        let leaves: Vec<_> = (0..below.len())
+            .map(|leaf| space(&format!("leaf{leaf}")))
+            .collect::<Option<_>>()?;
         let spines = [space("spine0")?, space("spine1")?];
-        let leaf_of = |host: usize| usize::from(host >= below[0]);
+        let of_leaves = below.iter().enumerate();
+        let leaf_of: Vec<usize> = of_leaves
+            .flat_map(|(leaf, hosts)| std::iter::repeat_n(leaf, *hosts))
+            .collect();
         for (host, space) in hosts.iter().enumerate() {
-            let (leaf, port) = (&leaves[leaf_of(host)], format!("down{host}"));
-            veth((space, "rail0"), (leaf, &port));
+            let (leaf, port) = (&leaves[leaf_of[host]], format!("down{host}"));
+            veth((space, NIC), (leaf, &port));
             let gateway = gateway_address(host);
-            space.ip(&format!("addr add {}/24 dev rail0", host_address(host)));
+            space.ip(&format!("addr add {}/24 dev {NIC}", host_address(host)));
             leaf.ip(&format!("addr add {gateway}/24 dev {port}"));
             space.ip(&format!("route add default via {gateway}"));
         }
         let mut cables = BTreeMap::new();
         for (leaf, spine) in
-            (0..LEAVES).flat_map(|leaf| (0..SPINES).map(move |spine| (leaf, spine)))
+            (0..leaves.len()).flat_map(|leaf| (0..SPINES).map(move |spine| (leaf, spine)))
         {
             let (up, down) = (format!("up{spine}"), format!("down{leaf}"));
             let ends = ((&leaves[leaf], &*up), (&spines[spine], &*down));
@@ -81,7 +83,8 @@ impl Site {
                  for file in conf/*/rp_filter; do echo 0 >$file; done",
             );
         }
-        let hosts_of = |leaf| (0..count).filter(move |host| leaf_of(*host) == leaf);
+        let leaf_of = &leaf_of;
+        let hosts_of = |leaf| (0..count).filter(move |host| leaf_of[*host] == leaf);
         for (leaf, near) in leaves.iter().enumerate() {
             let mut paths = String::new();
             for (spine, far) in spines.iter().enumerate() {
@@ -93,7 +96,7 @@ impl Site {
                 }
                 paths += &format!(" nexthop via {beyond}");
             }
-            for host in hosts_of(1 - leaf) {
+            for host in (0..count).filter(|host| leaf_of[*host] != leaf) {
                 near.ip(&format!("route add {}{paths}", net_of(host)));
             }
         }
