@@ -10,7 +10,7 @@ use railscope_model::reading::Labels;
 
 pub(crate) use bonds::{is_bond, without_port_state};
 
-use self::names::{address_in_interface, device_at, numbered_alike, the_only_one};
+use self::names::{address_in, address_in_interface, device_at, numbered_alike, the_only_one};
 use crate::store::NodeHistory;
 
 /// Labels of every RDMA port of a node that has a network interface, with the interface's name.
@@ -104,9 +104,11 @@ pub(crate) fn nic_of(
     let pci = pci.or_else(|| address_in_interface(netdev));
     let device = device.or_else(|| port()?.get(label!(RDMA_PORT, "device")));
     let device = device.or_else(|| device_at(history, pci?));
-    // An address that is known is at another device.
+    // An address that is known is at another device where names of devices report their places.
+    let is_placed = |device: &str| device.starts_with("mlx5_") || address_in(device).is_some();
+    let is_elsewhere = || pci.is_some() && devices(history).any(is_placed);
     let by_names = || numbered_alike(history, netdev).or_else(|| the_only_one(history, netdev));
-    let device = device.or_else(|| by_names().filter(|_| pci.is_none()));
+    let device = device.or_else(|| by_names().filter(|_| !is_elsewhere()));
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
 }
 
@@ -183,11 +185,11 @@ mod tests {
     /// What node_exporter reports where the site has named the interfaces.
     #[test]
     fn an_interface_has_the_device_of_its_number_if_all_have_one() {
-        let device_of = |family: &str, also: &str| {
+        let device = |devices: &str, family: &str, also: &str| {
             let of = |number| {
                 format!(
-                    "railscope_rdma_port_up{{device=\"mlx5_{number}\",port=\"1\"}} 1\n\
-                     railscope_rdma_port_speed_bytes_per_second{{device=\"mlx5_{number}\",port=\"1\"}} 50e9\n\
+                    "railscope_rdma_port_up{{device=\"{devices}{number}\",port=\"1\"}} 1\n\
+                     railscope_rdma_port_speed_bytes_per_second{{device=\"{devices}{number}\",port=\"1\"}} 50e9\n\
                      railscope_nic_mtu_bytes{{netdev=\"{family}{number}\"}} 9000\n"
                 )
             };
@@ -198,6 +200,7 @@ mod tests {
             assert_eq!((read.unknown, read.errors), (0, vec![]));
             fabric_nic_of(history, &format!("{family}1")).map(|device| device.to_string())
         };
+        let device_of = |family: &str, also: &str| device("mlx5_", family, also);
         let interface = |name: &str| format!("railscope_nic_mtu_bytes{{netdev=\"{name}\"}} 1500\n");
         let speed = |of_it: &str| {
             format!("railscope_nic_speed_bytes_per_second{{netdev=\"rdma0\"}} {of_it}\n")
@@ -205,6 +208,8 @@ mod tests {
         let fast = speed("50e9");
         let all = [&fast, &interface("eno1")].map(String::as_str).concat();
         assert_eq!(device_of("rdma", &all).as_deref(), Some("mlx5_1"));
+        let elsewhere = "railscope_nic_info{netdev=\"rdma1\",pci=\"0000:18:00.0\",device=\"\",driver=\"bnxt_en\",numa_node=\"\"} 1\n";
+        let at_address = fast.clone() + elsewhere;
         for also in [
             // One more, of the same family.
             fast.clone() + &interface("rdma2"),
@@ -214,11 +219,13 @@ mod tests {
             speed("125e6"),
             String::new(),
             // An address at which there is no RDMA device.
-            fast.clone()
-                + "railscope_nic_info{netdev=\"rdma1\",pci=\"0000:18:00.0\",device=\"\",driver=\"bnxt_en\",numa_node=\"\"} 1\n",
+            at_address.clone(),
         ] {
             assert_eq!(device_of("rdma", &also), None, "{also}");
         }
+        // Names of devices that report no place.
+        let named = device("rdma_r", "rdma", &at_address);
+        assert_eq!(named.as_deref(), Some("rdma_r1"));
         let of_kernel = fast.replace("rdma0", "eth0");
         assert_eq!(device_of("eth", &of_kernel), None);
     }
