@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::{NodeName, Part, PciAddress};
 use railscope_model::metric::{
-    GPU, GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
-    PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE, RDMA_PORT,
+    GPU, GPU_PCIE_LINK_WIDTH, GPU_PCIE_LINK_WIDTH_MAX, GPU_UTILIZATION, Metric, PCIE_LINK_SPEED,
+    PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE, RDMA_PORT,
 };
 use railscope_model::reading::Labels;
 
@@ -20,7 +20,7 @@ use crate::store::per_node_cache::Kept;
 use crate::store::{NodeHistory, Window};
 
 /// What [`pcie_ends`] reads.
-const RESTS_ON: [&Metric; 8] = [
+const RESTS_ON: [&Metric; 10] = [
     &GPU,
     &RDMA_DEVICE,
     &RDMA_PORT,
@@ -29,6 +29,8 @@ const RESTS_ON: [&Metric; 8] = [
     &PCIE_LINK_WIDTH_MAX,
     &PCIE_LINK_SPEED,
     &PCIE_LINK_SPEED_MAX,
+    &GPU_PCIE_LINK_WIDTH,
+    &GPU_PCIE_LINK_WIDTH_MAX,
 ];
 /// A GPU below this utilization may have trained its PCIe link down to save power.
 const BUSY_UTILIZATION: f64 = 0.5;
@@ -46,7 +48,8 @@ pub(super) fn busy() -> Threshold {
 /// One endpoint's PCIe link: what it runs with against what it could.
 #[derive(Debug)]
 struct PcieEnd {
-    pci: PciAddress,
+    /// None of a GPU whose exporter reports no addresses.
+    pci: Option<PciAddress>,
     /// `gpu` or `nic`: the cohort.
     kind: String,
     /// GPU ordinal or RDMA device.
@@ -97,7 +100,7 @@ type Norms<'a> = BTreeMap<Cohort<'a>, Option<(f64, usize)>>;
 #[derive(Debug, Default)]
 pub(super) struct Links {
     /// Rests on what is where, and what it runs with and could.
-    kept: Kept<[u64; 8], Vec<PcieEnd>>,
+    kept: Kept<[u64; RESTS_ON.len()], Vec<PcieEnd>>,
 }
 
 /// The functions of a card share one link, which is evaluated and named by the lowest.
@@ -118,7 +121,7 @@ fn pcie_ends(history: &NodeHistory) -> Vec<PcieEnd> {
             continue;
         };
         let end = PcieEnd {
-            pci,
+            pci: Some(pci),
             kind: (*kind).to_owned(),
             name: (*name).to_owned(),
             model: match *kind {
@@ -132,12 +135,35 @@ fn pcie_ends(history: &NodeHistory) -> Vec<PcieEnd> {
             max_speed: max_speed.get(at).copied(),
         };
         let card = (pci.domain, pci.bus, pci.device);
-        let lower = ends.get(&card).map(|other| other.pci.function);
-        if lower.is_none_or(|lower| pci.function < lower) {
+        let lower = ends.get(&card).and_then(|other| other.pci);
+        if lower.is_none_or(|lower| pci.function < lower.function) {
             ends.insert(card, end);
         }
     }
-    ends.into_values().collect()
+    let mut ends: Vec<PcieEnd> = ends.into_values().collect();
+    let unplaced = unplaced(history, &ends, &models);
+    ends.extend(unplaced);
+    ends
+}
+
+/// The links of GPUs that are not among these ends: old versions of exporters report no addresses.
+fn unplaced(history: &NodeHistory, ends: &[PcieEnd], models: &Models<'_>) -> Vec<PcieEnd> {
+    let is_known = |gpu: &str| ends.iter().any(|end| end.kind == "gpu" && end.name == gpu);
+    let widths = history.series(&GPU_PCIE_LINK_WIDTH);
+    let end = |(labels, width): (&Labels, Window<'_>)| {
+        let gpu = labels.values().next().filter(|gpu| !is_known(gpu))?;
+        Some(PcieEnd {
+            pci: None,
+            kind: "gpu".to_owned(),
+            name: gpu.to_owned(),
+            model: models.gpu(gpu).to_owned(),
+            lanes: width.value(),
+            max_lanes: history.value(&GPU_PCIE_LINK_WIDTH_MAX, &[gpu]),
+            speed: None,
+            max_speed: None,
+        })
+    };
+    widths.filter_map(end).collect()
 }
 
 /// Newest values of a metric by the PCI address that is its only label.
@@ -238,16 +264,20 @@ fn found(
     let what = what.fold(first, |all, more| format!("{all} and {more}"));
     let left: f64 = shortfalls().map(|s| s.value / s.norm).product();
     let at_norm = shortfalls().map(|s| s.at_norm).min().unwrap_or(0);
+    let address = end.pci.map_or_else(String::new, |pci| format!(" ({pci})"));
     let statement = format!(
-        "The PCIe link of {} {} ({}) in {node} runs with {what}; {at_norm} peers are not degraded.",
-        end.kind, end.name, end.pci
+        "The PCIe link of {} {}{address} in {node} runs with {what}; {at_norm} peers are not degraded.",
+        end.kind, end.name
     );
     let signal = if lanes.is_some() {
         PCIE_LINK_WIDTH.name
     } else {
         PCIE_LINK_SPEED.name
     };
-    let part = Part::PcieLink(node.clone(), end.pci);
+    let part = match end.pci {
+        Some(pci) => Part::PcieLink(node.clone(), pci),
+        None => Part::Gpu(node.clone(), end.name.parse().ok()?),
+    };
     Some(evidence(
         view,
         part,
