@@ -104,3 +104,38 @@ fn a_link_that_comes_back_slower_is_slow_at_once() {
     };
     assert_eq!(classes(50, told), ["port-down", "port-degraded"]);
 }
+
+/// A hypervisor or a storage server: no GPU, and no exporter reports RDMA ports.
+#[test]
+fn an_interface_of_a_node_without_gpus_that_falls_below_its_own_speed_is_slow() {
+    let of = |netdev: &'static str, usual: f64, fallen: f64| {
+        move |index: usize, seconds: u64, page: String| {
+            if index != 3 {
+                return page;
+            }
+            let speed = if (100..200).contains(&seconds) {
+                fallen
+            } else {
+                usual
+            };
+            format!(
+                "railscope_nic_carrier{{netdev=\"{netdev}\"}} 1\n\
+                 railscope_nic_speed_bytes_per_second{{netdev=\"{netdev}\"}} {speed}\n"
+            )
+        }
+    };
+    assert_eq!(
+        classes(70, of("ens2f0np0", 25e9, 12.5e9)),
+        ["port-degraded"]
+    );
+    for (netdev, usual, fallen) in [
+        ("ens2f0np0", 25e9, 25e9),
+        ("bond0", 25e9, 12.5e9),
+        ("ens2f0np0.100", 25e9, 12.5e9),
+        // For management.
+        ("eno1", 1.25e8, 1.25e7),
+    ] {
+        let none: [&str; 0] = [];
+        assert_eq!(classes(70, of(netdev, usual, fallen)), none, "{netdev}");
+    }
+}

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::metric::{
-    Metric, RDMA_PORT_SPEED, RDMA_PORT_UP, SWITCH_PORT_SPEED, SWITCH_PORT_UP,
+    Metric, NIC_CARRIER, NIC_SPEED, RDMA_PORT_SPEED, RDMA_PORT_UP, SWITCH_PORT_SPEED,
+    SWITCH_PORT_UP,
 };
 
 use super::{DOWN_KEPT_SECONDS, TOLERANCE, evidence, gigabits};
+use crate::assemble::netdev::{MIN_SPEED, has_no_rdma_port};
 use crate::classes::PORT_DEGRADED;
 use crate::detect::detector::{Evidence, View};
 use crate::detect::port_series::{cable_at, link_at};
@@ -22,6 +24,8 @@ use crate::store::{NodeHistory, Window};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Port {
     Node(NodeName, RdmaPort),
+    /// An interface of a node that reports no RDMA port, such as a hypervisor or a storage server.
+    Interface(NodeName, String),
     /// With the name of the port as its exporter has it.
     Switch(SwitchName, String),
 }
@@ -104,7 +108,7 @@ impl FallenSpeeds {
             Some((port.clone(), before.since, [before.speed, now]))
         });
         let (of_nodes, of_switches): (Vec<_>, Vec<_>) =
-            ends.partition(|(port, ..)| matches!(port, Port::Node(..)));
+            ends.partition(|(port, ..)| !matches!(port, Port::Switch(..)));
         for (port, since, speeds) in &of_switches {
             let fell_alike = |ends: &[(Port, Timestamp, [f64; 2])]| {
                 let alike = ends.iter().filter(|(_, at, of)| {
@@ -136,6 +140,14 @@ impl FallenSpeeds {
                     fallen.extend(highest(window).map(|speed| (port, speed)));
                 }
             }
+            if has_no_rdma_port(history) {
+                let of_node = interfaces(history);
+                fallen.extend(
+                    of_node.map(|(name, speed)| {
+                        (Port::Interface(node.clone(), name.to_owned()), speed)
+                    }),
+                );
+            }
         }
         for (switch, history) in view.history.fresh_switches(view.now) {
             for (labels, window) in history.moving(&SWITCH_PORT_SPEED) {
@@ -164,6 +176,18 @@ fn are_same(a: &[f64; 2], b: &[f64; 2]) -> bool {
     pairs.all(|(a, b)| a.min(*b) >= TOLERANCE * a.max(*b))
 }
 
+/// Interfaces of a node whose speed changed, each with the highest it had. A bond runs slower when it loses a member.
+fn interfaces(history: &NodeHistory) -> impl Iterator<Item = (&str, f64)> {
+    history.moving(&NIC_SPEED).filter_map(|(labels, window)| {
+        let is_virtual = |name: &&str| {
+            name.contains('.') || ["bond", "team"].iter().any(|of| name.starts_with(of))
+        };
+        let name = labels.values().next().filter(|name| !is_virtual(name))?;
+        let speed = highest(window).filter(|speed| *speed >= MIN_SPEED)?;
+        Some((name, speed))
+    })
+}
+
 fn highest(window: Window<'_>) -> Option<f64> {
     window.values().max_by(f64::total_cmp)
 }
@@ -175,6 +199,7 @@ fn has_known_cable(view: &View<'_>, port: &Port) -> bool {
             let link = Part::HostLink(node.clone(), port.clone());
             view.fabric.find_cable(&link).is_some()
         }
+        Port::Interface(..) => false,
         Port::Switch(switch, name) => cable_at(view.fabric, switch, name).is_some(),
     }
 }
@@ -183,6 +208,7 @@ fn has_known_cable(view: &View<'_>, port: &Port) -> bool {
 fn metrics(port: &Port) -> [&'static Metric; 2] {
     match port {
         Port::Node(..) => [&RDMA_PORT_SPEED, &RDMA_PORT_UP],
+        Port::Interface(..) => [&NIC_SPEED, &NIC_CARRIER],
         Port::Switch(..) => [&SWITCH_PORT_SPEED, &SWITCH_PORT_UP],
     }
 }
@@ -201,6 +227,7 @@ fn speed(view: &View<'_>, port: &Port) -> Option<f64> {
             let labels = [device.as_str(), &port.to_string()];
             read(view.history.node(node)?, &labels)
         }
+        Port::Interface(node, name) => read(view.history.node(node)?, &[name]),
         Port::Switch(switch, port) => read(view.history.switch(switch)?, &[port]),
     }
 }
@@ -212,6 +239,13 @@ fn described(view: &View<'_>, port: &Port) -> Option<(Part, String)> {
             Part::HostLink(node.clone(), port.clone()),
             format!("Port {port} of {node}"),
         )),
+        Port::Interface(node, name) => {
+            let device = name.parse().ok()?;
+            Some((
+                Part::HostLink(node.clone(), RdmaPort { device, port: 1 }),
+                format!("Interface {name} of {node}"),
+            ))
+        }
         Port::Switch(switch, name) => Some((
             link_at(view.fabric, switch, name)?,
             format!("Port {name} of {switch}"),
