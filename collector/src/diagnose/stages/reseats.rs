@@ -174,16 +174,18 @@ fn host_of<'a>(cable: &'a Part, history: &'a History) -> Option<(&'a NodeName, &
 /// is only idle if it is off. A node whose next report is overdue may be off already.
 fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
     let is_off = may_be_off(node, now);
+    let is_free = holds_nothing(node);
     let seconds = if is_off {
         IDLE_BEFORE_OFF_SECONDS
-    } else if holds_nothing(node) {
+    } else if is_free {
         // A job that pauses keeps its memory.
         FREED_SECONDS
     } else {
         IDLE_SECONDS
     };
     let is_unused = does_nothing(node, seconds) || is_off && !has_gpus(node);
-    is_unused && carries_nothing(node, seconds)
+    // What a node without a job reads and writes is of no other node's concern.
+    is_unused && (is_free || carries_nothing(node, seconds))
 }
 
 /// Whether all GPUs of a node have had at most [`MOST_HELD`] of their memory in use for the last [`FREED_SECONDS`] that it reported;
@@ -389,12 +391,15 @@ mod tests {
         const STOPS: u64 = 80;
         let node: NodeName = "node-1".parse().expect("a name");
         const SIZE: &str = "railscope_gpu_memory_size_bytes{gpu=\"0\"} 80000\n";
-        for (used, freed_at, size, expected) in [
-            (1_000, STOPS, SIZE, true),
-            (1_000, STOPS, "", true),
-            (1_000, DOWN_AT - 20, SIZE, false),
-            (50_000, STOPS, SIZE, false),
-            (50_000, STOPS, "", false),
+        // Its monitoring and file systems continue.
+        let others = 3_000_000;
+        for (used, freed_at, size, others, expected) in [
+            (1_000, STOPS, SIZE, 0, true),
+            (1_000, STOPS, SIZE, others, true),
+            (1_000, STOPS, "", 0, true),
+            (1_000, DOWN_AT - 20, SIZE, 0, false),
+            (50_000, STOPS, SIZE, 0, false),
+            (50_000, STOPS, "", 0, false),
         ] {
             let mut history = History::default();
             for seconds in (5..=DOWN_AT).step_by(5) {
@@ -404,12 +409,12 @@ mod tests {
                      {size}railscope_gpu_memory_used_bytes{{gpu=\"0\"}} {used}\n\
                      railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_0\",port=\"1\"}} {}\n",
                     u8::from(seconds < STOPS),
-                    seconds.min(STOPS) * 1_000_000_000
+                    seconds.min(STOPS) * 1_000_000_000 + seconds * others
                 );
                 history.node_mut(&node).ingest(&page, at(seconds));
             }
             let waits = waits_now(&mut Reseats::default(), &history, false, DOWN_AT + 1);
-            assert_eq!(waits, expected, "{used} {freed_at} {size}");
+            assert_eq!(waits, expected, "{used} {freed_at} {size} {others}");
         }
     }
 
