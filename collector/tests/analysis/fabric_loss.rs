@@ -213,7 +213,7 @@ fn a_switch_that_does_not_send_what_it_receives_is_named_if_hosts_lose_packets()
     assert_eq!(named_beside(mirrored, lossy, &between_leaves), spine);
     let is_none = |spine| named_beside(usual, spine, &between_leaves).is_empty();
     assert!(is_none(Passing::always(loss)), "it was always so");
-    assert!(is_none(Passing::losing(loss / 4)), "too small");
+    assert!(is_none(Passing::losing(loss / 16)), "too small");
     assert!(is_none(Passing::losing(-loss)), "a mirror set up later");
     let discarding = Passing {
         discards: 39_000,

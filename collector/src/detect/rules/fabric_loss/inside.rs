@@ -24,8 +24,10 @@ use crate::store::{Increase, NodeHistory, SWITCH_WINDOW_SECONDS};
 /// Times over which bytes are compared: bursts that a switch has received and not yet sent, and ports that are read one after another,
 /// make less of a difference over the longer one.
 const SECONDS: [f64; 2] = [60.0, 120.0];
-/// Share of what a switch receives that it must send too little or too much.
-const MIN_DIFFERENCE: f64 = 1e-3;
+/// Share of what a switch receives that it must send too little: the loss of one packet in 2,000 slows a flow down.
+const MIN_MISSING: f64 = 3e-4;
+/// Share of what it receives that it must send too much.
+const MIN_SURPLUS: f64 = 1e-3;
 /// How many times the largest difference of the other switches: ports are not read at the same time.
 const ABOVE_OTHERS: f64 = 4.0;
 /// A switch that receives less than this share of what the busiest receives is idle; so is one that had less than this share before.
@@ -40,10 +42,16 @@ pub(super) fn rule(of_hosts: Vec<Threshold>) -> Rule {
     thresholds.extend(of_hosts);
     thresholds.extend([
         Threshold::new(
-            "difference between the bytes that a switch sends and receives, at least",
-            MIN_DIFFERENCE,
+            "share of the bytes that a switch receives and does not send, at least",
+            MIN_MISSING,
             "ratio",
             "ports are not read at the same time (a choice)",
+        ),
+        Threshold::new(
+            "or that it sends beside them, at least",
+            MIN_SURPLUS,
+            "ratio",
+            "a mirror sends far more (a choice)",
         ),
         Threshold::new(
             "errors and discards of the switch as a share of the missing packets, and broken packets at any switch as a share of those that hosts lose, below",
@@ -94,7 +102,7 @@ pub(super) fn explain() -> Explanation {
     Explanation {
         check: "A switch sends another amount than it receives, which its errors and discards do not explain, and many NICs of several nodes lose packets.",
         threshold: format!(
-            "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments, {MIN_RATE:.0} per second each, and as many that detect gaps; a difference of at least {MIN_DIFFERENCE} of the bytes received in {:.0} or {:.0} s, {ABOVE_OTHERS:.0} times that of any other switch, of at least {MIN_PEERS}, twice what it was before at similar traffic, errors and discards below {:.0} % of the missing packets, and broken packets at all switches below that share of the packets that hosts lose",
+            "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments, {MIN_RATE:.0} per second each, and as many that detect gaps; at least {MIN_MISSING} of the bytes received not sent, or {MIN_SURPLUS} more sent, in {:.0} or {:.0} s, and this {ABOVE_OTHERS:.0} times that of any other switch, of at least {MIN_PEERS}, twice what it was before at similar traffic, errors and discards below {:.0} % of the missing packets, and broken packets at all switches below that share of the packets that hosts lose",
             SECONDS[0],
             SECONDS[1],
             100.0 * EXPLAINED
@@ -142,6 +150,12 @@ impl Balance {
     /// What it does not send of what it receives, as a share; negative if it sends more.
     fn missing(self) -> f64 {
         (self.received - self.sent) / self.received.max(1.0)
+    }
+
+    /// Whether the difference is large enough to matter.
+    fn is_large(self) -> bool {
+        let missing = self.missing();
+        missing >= MIN_MISSING || missing <= -MIN_SURPLUS
     }
 }
 
@@ -217,7 +231,7 @@ impl Inside {
         let received = balances.iter().map(|(.., own)| own.received);
         let busiest = received.fold(0.0, f64::max);
         balances.retain(|(switch, history, own)| {
-            let is_small = || own.missing().abs() < MIN_DIFFERENCE;
+            let is_small = || !own.is_large();
             let is_known = || self.found.as_ref() == Some(*switch);
             own.received > AS_BUSY * busiest
                 && (is_small() || is_known() || is_new(history, *own, seconds))
@@ -229,7 +243,8 @@ impl Inside {
         let (.., next) = others.first()?;
         let difference = own.missing().abs();
         let is_alone = others.len() + 1 >= MIN_PEERS
-            && difference >= MIN_DIFFERENCE.max(ABOVE_OTHERS * next.missing().abs());
+            && own.is_large()
+            && difference >= ABOVE_OTHERS * next.missing().abs();
         let packets = difference * own.received / PACKET_BYTES;
         let is_unexplained = is_alone && counted(history, seconds)? < EXPLAINED * packets;
         is_unexplained.then_some((*switch, *own))
