@@ -88,9 +88,10 @@ pub(crate) fn busy_node() -> Threshold {
 }
 
 /// Series that detectors read of every GPU, and the label behind the GPU where there is one.
-const READ: [(&Metric, Option<&str>); 11] = [
+const READ: [(&Metric, Option<&str>); 12] = [
     (&GPU_UTILIZATION, None),
     (&GPU_CLOCK, Some("sm")),
+    (&GPU_CLOCK, Some("memory")),
     (&GPU_SM_ACTIVE, None),
     (&GPU_DRAM_BANDWIDTH, None),
     (&GPU_TENSOR_ACTIVE, None),
@@ -210,10 +211,18 @@ impl<'a> Listed<'a> {
         self.uuid
     }
 
-    /// What it reported about a metric of [`READ`].
+    /// What it reported about a metric of [`READ`]; of several entries for it, the first.
     pub(crate) fn window(&self, metric: &'static Metric) -> Option<Window<'a>> {
-        let number = READ.iter().position(|(read, _)| *read == metric)?;
-        self.history.window_at(metric, self.known.places[number]?)
+        self.window_where(|(read, _)| *read == metric)
+    }
+
+    fn window_where(
+        &self,
+        is_it: impl FnMut(&(&'static Metric, Option<&str>)) -> bool,
+    ) -> Option<Window<'a>> {
+        let number = READ.iter().position(is_it)?;
+        self.history
+            .window_at(READ[number].0, self.known.places[number]?)
     }
 
     /// Whether it runs a job.
@@ -251,7 +260,12 @@ impl<'a> Listed<'a> {
         self.window(&GPU_CLOCK)
     }
 
-    /// The newest of it.
+    /// The clock of its memory, Hz.
+    pub(crate) fn memory_clock(&self) -> Option<Window<'a>> {
+        self.window_where(|read| *read == (&GPU_CLOCK, Some("memory")))
+    }
+
+    /// The newest of the clock of its SMs.
     pub(crate) fn clock_hertz(&self) -> Option<f64> {
         self.clock()?.value()
     }

@@ -374,3 +374,37 @@ fn a_nic_that_leaves_the_pages_of_its_node_in_the_midst_of_traffic_is_down() {
     let last = views.last().map(|view| incidents(&view));
     assert_eq!(last.as_ref(), gone.last());
 }
+
+/// Old versions of dcgm-exporter, and exporters of chosen fields, report no PCI addresses.
+#[test]
+fn a_narrow_pcie_link_without_an_address_is_that_of_its_gpu() {
+    let told = |node: usize, _: u64, page: String| {
+        let is_link = |line: &&str| line.starts_with("railscope_pcie_link_");
+        let others = page.lines().filter(|line| !is_link(line));
+        let others: String = others.map(|line| format!("{line}\n")).collect();
+        others
+            + &super::of_gpus(|gpu| {
+                let lanes = if (node, gpu) == (3, 2) { 8 } else { 16 };
+                format!(
+                    "railscope_gpu_pcie_link_width_lanes{{gpu=\"{gpu}\"}} {lanes}\n\
+                     railscope_gpu_pcie_link_max_width_lanes{{gpu=\"{gpu}\"}} 16\n"
+                )
+            })
+    };
+    check(&told, &["pcie-degraded gpu/n3:2 gpus=1 []"]);
+}
+
+/// As of an MI300X whose firmware holds down the clock of its HBM.
+#[test]
+fn a_gpu_whose_memory_runs_below_that_of_its_peers_is_slow() {
+    let clocks = |low: f64| {
+        super::with(move |node, _| {
+            super::of_gpus(|gpu| {
+                let clock = if (node, gpu) == (3, 2) { low } else { 1.3e9 };
+                format!("railscope_gpu_clock_hertz{{gpu=\"{gpu}\",clock=\"memory\"}} {clock}\n")
+            })
+        })
+    };
+    check(&clocks(793e6), &["gpu-slow gpu/n3:2 gpus=1 []"]);
+    check(&clocks(1.25e9), &[]);
+}

@@ -7,7 +7,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
 use railscope_model::metric::{GPU_CLOCK, GPU_POWER, GPU_TEMPERATURE, Metric};
 
-use super::unexplained::{MIN_DROP, Usual};
+use super::unexplained::{Clock, MIN_DROP, Usual};
 use crate::classes::HOST_COOLING;
 use crate::detect::detector::Evidence;
 use crate::detect::gpus::Listed;
@@ -61,6 +61,7 @@ pub(super) fn find<'a>(
             continue;
         };
         let usual = Usual {
+            clock: Clock::Sm,
             clock_hertz,
             power_watts: Some(power),
             gpus: nodes.len(),

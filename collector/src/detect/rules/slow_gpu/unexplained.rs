@@ -9,16 +9,33 @@ use crate::detect::detector::Evidence;
 use crate::detect::gpus::{Listed, by_job};
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::Threshold;
+use crate::store::Window;
 
 /// What a slow GPU is found by, with a reported reason and without.
-pub(super) const CHECK: &str = "A busy GPU's SM clock is below that of equal busy GPUs, and the driver reports a reason; or it is far below the clock of the other GPUs of its node and job, at no higher power.";
+pub(super) const CHECK: &str = "A busy GPU's SM clock is below that of equal busy GPUs, and the driver reports a reason; or it, or its memory's clock, is far below that of the other GPUs of its node and job, at no higher power.";
 /// Smallest drop below the median of the node's GPUs. Chips of one product differ by several percent at a power limit.
 pub(super) const MIN_DROP: f64 = 0.1;
 /// For how long the clock must have been as low.
 pub(super) const HELD_SECONDS: f64 = 30.0;
 
-/// Those among busy GPUs of one node, without those of `is_held`, which are found to be throttled for a reported reason. A
-/// reason that most GPUs have, such as their power limit, explains the clock of each.
+/// A clock that is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Clock {
+    Sm,
+    Memory,
+}
+
+impl Clock {
+    fn of<'a>(self, gpu: &Listed<'a>) -> Option<Window<'a>> {
+        match self {
+            Self::Sm => gpu.clock(),
+            Self::Memory => gpu.memory_clock(),
+        }
+    }
+}
+
+/// Those among busy GPUs of one node whose clock is low, of their SMs or their memories. Of SMs, without those of `is_held`, which are found to be throttled for a reported reason. A
+/// reason that most GPUs have, such as their power limit, explains the clock of each. No reason is known that lowers the clock of one memory.
 pub(super) fn find(
     now: Timestamp,
     node: &[Listed<'_>],
@@ -26,7 +43,11 @@ pub(super) fn find(
 ) -> Vec<Evidence> {
     let mut found = Vec::new();
     for gpus in by_job(node) {
-        let Some(usual) = Usual::of(&gpus) else {
+        if let Some(usual) = Usual::of(&gpus, Clock::Memory) {
+            let low = gpus.iter().filter(|gpu| usual.is_low(now, gpu));
+            found.extend(low.filter_map(|gpu| evidence(gpu, &usual)));
+        }
+        let Some(usual) = Usual::of(&gpus, Clock::Sm) else {
             continue;
         };
         let mut low = gpus.iter().filter(|gpu| usual.is_low(now, gpu)).peekable();
@@ -43,6 +64,7 @@ pub(super) fn find(
 
 /// What the GPUs do that one job has on a node, or those of the median node.
 pub(super) struct Usual {
+    pub(super) clock: Clock,
     pub(super) clock_hertz: f64,
     pub(super) power_watts: Option<f64>,
     /// How many GPUs or nodes they are.
@@ -51,14 +73,16 @@ pub(super) struct Usual {
 
 impl Usual {
     /// `None` of too few, and of clocks that do not agree.
-    fn of(gpus: &[Listed<'_>]) -> Option<Self> {
-        let clocks: Vec<_> = gpus.iter().filter_map(Listed::clock_hertz).collect();
+    fn of(gpus: &[Listed<'_>], clock: Clock) -> Option<Self> {
+        let clocks = gpus.iter().filter_map(|gpu| clock.of(gpu)?.value());
+        let clocks: Vec<_> = clocks.collect();
         let clock_hertz = median(clocks.iter().copied()).filter(|clock| *clock > 0.0)?;
         let is_alike = |clock: &&f64| (*clock / clock_hertz - 1.0).abs() <= SLOW_COMPUTE;
         let alike = clocks.iter().filter(is_alike).count();
         let agree = alike as f64 >= MAJORITY * clocks.len() as f64;
         let power = gpus.iter().filter_map(|gpu| gpu.value(&GPU_POWER));
         (clocks.len() >= MIN_PEERS && agree).then_some(Self {
+            clock,
             clock_hertz,
             power_watts: median(power),
             gpus: gpus.len(),
@@ -68,7 +92,7 @@ impl Usual {
     /// Whether a GPU has run far below the others while it computed, and not because it has more to do: at its power limit a GPU
     /// that works harder runs slower. An idle GPU has a low clock; a single idle sample falls between two steps.
     pub(super) fn is_low(&self, now: Timestamp, gpu: &Listed<'_>) -> bool {
-        let Some(clock) = gpu.clock() else {
+        let Some(clock) = self.clock.of(gpu) else {
             return false;
         };
         let limit = (1.0 - MIN_DROP) * self.clock_hertz;
@@ -99,7 +123,11 @@ impl Usual {
 }
 
 fn evidence(gpu: &Listed<'_>, usual: &Usual) -> Option<Evidence> {
-    let clock_hertz = gpu.clock_hertz()?;
+    let clock_hertz = usual.clock.of(gpu)?.value()?;
+    let whose = match usual.clock {
+        Clock::Sm => "",
+        Clock::Memory => "The memory of ",
+    };
     let drop = 1.0 - clock_hertz / usual.clock_hertz;
     let part = gpu.part();
     Some(Evidence {
@@ -108,7 +136,7 @@ fn evidence(gpu: &Listed<'_>, usual: &Usual) -> Option<Evidence> {
         class: &GPU_SLOW,
         effect: drop,
         statement: format!(
-            "GPU {} of {} runs at {:.0} MHz, {:.0} % below the median {:.0} MHz of the {} busy GPUs of its node, and draws no more power; no reason is reported.",
+            "{whose}GPU {} of {} runs at {:.0} MHz, {:.0} % below the median {:.0} MHz of the {} busy GPUs of its node, and it draws no more power; no reason is reported.",
             gpu.index,
             gpu.node,
             clock_hertz * 1e-6,
@@ -127,7 +155,7 @@ fn evidence(gpu: &Listed<'_>, usual: &Usual) -> Option<Evidence> {
 pub(super) fn thresholds() -> [Threshold; 2] {
     [
         Threshold::new(
-            "SM clock below the median of the node's GPUs of its job, without a reason",
+            "SM clock, or memory clock, below the median of the node's GPUs of its job, without a reason",
             MIN_DROP,
             "ratio",
             "chips of one product differ by several percent at their power limit (a choice)",
