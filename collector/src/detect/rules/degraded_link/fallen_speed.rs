@@ -79,7 +79,10 @@ impl FallenSpeeds {
             let recently = |at: Timestamp| view.now.seconds_since(at) < APART_SECONDS;
             let waits = matches!(port, Port::Switch(..))
                 && !has_known_cable(view, port)
-                && (recently(before.since) || before.paired.is_some_and(recently));
+                && (recently(before.since)
+                    || before
+                        .paired
+                        .is_some_and(|at| recently(at) || !read_since(view, port, at)));
             if !waits && !out.iter().any(is_known) {
                 let statement = format!(
                     "{name} runs at {} Gb/s; it ran at {} Gb/s before.",
@@ -202,6 +205,19 @@ fn has_known_cable(view: &View<'_>, port: &Port) -> bool {
         Port::Interface(..) => false,
         Port::Switch(switch, name) => cable_at(view.fabric, switch, name).is_some(),
     }
+}
+
+/// Whether its speed was read after this moment: a switch that is read once a minute still shows the speed before.
+fn read_since(view: &View<'_>, port: &Port, at: Timestamp) -> bool {
+    let newest = || {
+        let Port::Switch(switch, name) = port else {
+            return None;
+        };
+        let history = view.history.switch(switch)?;
+        let (newest, _) = history.window(&SWITCH_PORT_SPEED, &[name])?.latest()?;
+        Some(newest)
+    };
+    newest().is_some_and(|newest| newest > at)
 }
 
 /// Its speed and whether it is up.
