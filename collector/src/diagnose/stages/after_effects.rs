@@ -105,7 +105,9 @@ fn window_of(evidence: &Evidence) -> Option<f64> {
         Some(probe_paths::WINDOW_SECONDS)
     } else if evidence.class == &RECEIVER_NOT_READY {
         Some(error_counters::WINDOW_SECONDS)
-    } else if matches!(evidence.part, Part::Nic(..)) && evidence.detector == slow_receiver::NAME {
+    } else if evidence.detector == slow_receiver::NAME
+        && matches!(evidence.part, Part::Nic(..) | Part::PcieLink(..))
+    {
         Some(slow_receiver::WINDOW_SECONDS)
     } else {
         (evidence.detector == slow_gpu::NAME).then_some(slow_gpu::WINDOW_SECONDS)
@@ -124,7 +126,9 @@ fn window_of_cable(evidence: &Evidence) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classes::{EDGE_LOSSY, GPU_SLOW, HOST_COOLING, PATH_SLOW, PFC_STORM, SLOW_RECEIVER};
+    use crate::classes::{
+        EDGE_LOSSY, GPU_SLOW, HOST_COOLING, PATH_SLOW, PCIE_DEGRADED, PFC_STORM, SLOW_RECEIVER,
+    };
     use crate::detect::found::{found, part};
     use crate::diagnose::stages::reattribute::tests::fabric;
 
@@ -287,5 +291,28 @@ mod tests {
         assert!(!after(BTreeMap::from([(part(PCIE), both)]), true, 10));
         assert!(after(unready(), false, 130) && !after(unready(), false, 131));
         assert!(!after(slow(NIC), false, 41), "it is still slow");
+    }
+    #[test]
+    fn a_nic_that_waited_for_a_slow_gpu_opens_none_while_its_pause_fades() {
+        const GPU: &str = "pcie/n1:0000:20:00.0";
+        const OF_NIC: &str = "pcie/n1:0000:10:00.0";
+        let pauses = || found(slow_receiver::NAME, &SLOW_RECEIVER, OF_NIC, &[]);
+        let narrow = || found("degraded-link", &PCIE_DEGRADED, GPU, &[]);
+        let at = |seconds: u64| Timestamp(seconds * 1_000);
+        let (fabric, mut known) = (fabric(), AfterEffects::default());
+        let mut after = |of: &str, findings, open: bool, seconds| {
+            let groups = BTreeMap::from([(part(of), findings)]);
+            !known
+                .among(&fabric, &groups, |_| open, at(seconds))
+                .is_empty()
+        };
+        assert!(!after(OF_NIC, vec![pauses()], false, 0));
+        assert!(!after(GPU, vec![narrow(), pauses()], true, 10));
+        let window = slow_receiver::WINDOW_SECONDS as u64;
+        assert!(after(OF_NIC, vec![pauses()], false, 10 + window));
+        assert!(
+            !after(OF_NIC, vec![pauses()], false, 11 + window),
+            "it still pauses"
+        );
     }
 }
