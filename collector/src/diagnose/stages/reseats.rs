@@ -33,6 +33,8 @@ const REMEMBERED_SECONDS: f64 = 1_800.0;
 const IDLE_BEFORE_OFF_SECONDS: f64 = 10.0;
 /// Share of its memory that a GPU without a job has in use at most: a context of a monitoring agent (a choice).
 const MOST_HELD: f64 = 0.02;
+/// The same in bytes where no size is reported: contexts of a few agents.
+const MOST_HELD_BYTES: f64 = 1e9;
 /// How long the memory of a node's GPUs must have been free, and the node idle, until its job has ended: a job that loses a cable
 /// waits longer for its timeouts than it takes to see the loss (a choice).
 const FREED_SECONDS: f64 = 30.0;
@@ -189,17 +191,16 @@ fn is_idle(node: &NodeHistory, now: Timestamp) -> bool {
 }
 
 /// Whether all GPUs of a node have had at most [`MOST_HELD`] of their memory in use for the last [`FREED_SECONDS`] that it reported;
-/// where its size is not reported, of the most that was in use lately.
+/// where its size is not reported, of the most that was in use lately, or [`MOST_HELD_BYTES`].
 fn holds_nothing(node: &NodeHistory) -> bool {
     let mut all = node.series(&GPU_MEMORY_USED).peekable();
     let is_free = |(labels, used): (&Labels, Window<'_>)| {
         let labels: Vec<&str> = labels.values().collect();
-        let most = || used.values().fold(0.0, f64::max);
-        let size = node.value(&GPU_MEMORY_SIZE, &labels).unwrap_or_else(most);
+        let of_most = || MOST_HELD * used.values().fold(0.0, f64::max);
+        let size = node.value(&GPU_MEMORY_SIZE, &labels);
+        let limit = size.map_or_else(|| of_most().max(MOST_HELD_BYTES), |size| MOST_HELD * size);
         let newest = used.latest().map(|(newest, _)| newest);
-        let mut free = used
-            .told()
-            .take_while(|(_, used)| *used <= MOST_HELD * size);
+        let mut free = used.told().take_while(|(_, used)| *used <= limit);
         free.any(|(at, _)| newest.is_some_and(|newest| newest.seconds_since(at) >= FREED_SECONDS))
     };
     all.peek().is_some() && all.all(is_free)
@@ -390,23 +391,23 @@ mod tests {
     fn a_node_whose_job_has_freed_the_memory_waits_sooner_and_one_that_pauses_does_not() {
         const STOPS: u64 = 80;
         let node: NodeName = "node-1".parse().expect("a name");
-        const SIZE: &str = "railscope_gpu_memory_size_bytes{gpu=\"0\"} 80000\n";
+        const SIZE: &str = "railscope_gpu_memory_size_bytes{gpu=\"0\"} 80e9\n";
         // Its monitoring and file systems continue.
         let others = 3_000_000;
         for (used, freed_at, size, others, expected) in [
-            (1_000, STOPS, SIZE, 0, true),
-            (1_000, STOPS, SIZE, others, true),
-            (1_000, STOPS, "", 0, true),
-            (1_000, DOWN_AT - 20, SIZE, 0, false),
-            (50_000, STOPS, SIZE, 0, false),
-            (50_000, STOPS, "", 0, false),
+            (1, STOPS, SIZE, 0, true),
+            (1, STOPS, SIZE, others, true),
+            (1, STOPS, "", 0, true),
+            (1, DOWN_AT - 20, SIZE, 0, false),
+            (50, STOPS, SIZE, 0, false),
+            (50, STOPS, "", 0, false),
         ] {
             let mut history = History::default();
             for seconds in (5..=DOWN_AT).step_by(5) {
-                let used = if seconds < freed_at { 50_000 } else { used };
+                let used = if seconds < freed_at { 50 } else { used };
                 let page = format!(
                     "railscope_gpu_utilization_ratio{{gpu=\"0\"}} {}\n\
-                     {size}railscope_gpu_memory_used_bytes{{gpu=\"0\"}} {used}\n\
+                     {size}railscope_gpu_memory_used_bytes{{gpu=\"0\"}} {used}e9\n\
                      railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_0\",port=\"1\"}} {}\n",
                     u8::from(seconds < STOPS),
                     seconds.min(STOPS) * 1_000_000_000 + seconds * others
