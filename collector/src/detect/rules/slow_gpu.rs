@@ -17,7 +17,8 @@ use self::evidence::{of_one, of_whole_node, shared_cause};
 use self::limits::Lowered;
 use self::power::{
     AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, POWER_SECONDS, SAMPLE, by_power, capped,
-    clock_of_its_power, has_steady_limit, is_heavier, memory_activity, power, works_without_pause,
+    clock_of_its_power, has_steady_limit, is_heavier, is_settling, memory_activity, power,
+    works_without_pause,
 };
 use self::samples::Samples;
 use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
@@ -403,7 +404,8 @@ fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
         }
         let for_reason = |why: &'static Slowdown| {
             let ((norm_hertz, peers), norm, least) = norms.clock(gpu, why)?;
-            let is_slow = 1.0 - clock_hertz / norm_hertz >= least;
+            let is_slow = 1.0 - clock_hertz / norm_hertz >= least
+                && !(why.reason == POWER_CAP && is_settling(gpu));
             Some(Held {
                 gpu,
                 clock_hertz,

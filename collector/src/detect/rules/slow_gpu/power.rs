@@ -44,6 +44,10 @@ const SLOW_SCRAPES: f64 = 4.0;
 const WITHOUT_PAUSE: f64 = 0.9;
 const MOST_OF_TIME: f64 = 0.5;
 
+/// By how much its clock has risen within so many seconds while firmware still settles.
+const RISING: f64 = 0.05;
+const SETTLING_SECONDS: f64 = 30.0;
+
 /// Whether it has worked without pause for most of the time lately.
 pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
     let (mut all, mut working) = (0.0, 0.0);
@@ -106,6 +110,18 @@ fn lowest_clock(gpu: &Listed<'_>) -> Option<f64> {
             .then_some(hertz)
     });
     busy.reduce(f64::min)
+}
+
+/// Whether its clock is still rising: its firmware has not settled after its load changed.
+pub(super) fn is_settling(gpu: &Listed<'_>) -> bool {
+    let mut clocks = gpu
+        .lately(&GPU_CLOCK, SETTLING_SECONDS)
+        .map(|(_, hertz)| hertz);
+    let newest = clocks.next();
+    let oldest = clocks.last();
+    newest
+        .zip(oldest)
+        .is_some_and(|(newest, oldest)| newest >= (1.0 + RISING) * oldest)
 }
 
 /// What a GPU drew at most, W, and its lowest clock, Hz, lately.
@@ -171,8 +187,20 @@ fn usual_near(gpus: &[Drawn], watts: f64) -> Option<(f64, usize)> {
 }
 
 /// The numbers of GPUs at their power limit.
-pub(super) fn capped() -> [Threshold; 11] {
+pub(super) fn capped() -> [Threshold; 13] {
     [
+        Threshold::new(
+            "rise of its clock from which it is not compared, at a power cap",
+            RISING,
+            "ratio",
+            "firmware settles after its load has changed, and what holds a clock down does not (a choice)",
+        ),
+        Threshold::new(
+            "within",
+            SETTLING_SECONDS,
+            "s",
+            "several scrapes (a choice)",
+        ),
         Threshold::new(
             "SM clock below the median peer with the same power limit, for sw_power_cap",
             CAPPED_CHIPS_DIFFER,
