@@ -102,6 +102,12 @@ impl Collector {
         }
     }
 
+    /// Whether it reports that its limit is too low.
+    fn is_short(&self) -> f64 {
+        let metrics = self.metrics().expect("the collector's own metrics");
+        metrics["railscope_collector_open_files_short"]
+    }
+
     fn open_files(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.process.id());
         std::fs::read_dir(folder).expect("procfs").count()
@@ -116,6 +122,7 @@ fn a_soft_limit_of_open_files_below_the_number_of_targets_is_raised() {
     assert!(collector.open_files() > TARGETS, "connections stay open");
     let log = collector.process.output();
     assert!(!log.contains("too few open files"), "{log}");
+    assert_eq!(collector.is_short(), 0.0);
 }
 
 #[test]
@@ -127,6 +134,7 @@ fn under_a_hard_limit_below_the_number_of_targets_all_are_scraped_and_the_web_se
     let log = collector.process.output();
     let warnings = log.matches("too few open files for the targets").count();
     assert_eq!(warnings, 1, "{log}");
+    assert_eq!(collector.is_short(), 1.0);
     assert!(!log.contains("scrape failed"), "{log}");
 }
 

@@ -1,7 +1,7 @@
 //! Health of the collector: sources other than exporters, lateness of the analysis, unwritable state.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -72,6 +72,7 @@ pub(crate) struct Health {
     /// Whether the last write of each kind of state failed.
     unwritable: Mutex<BTreeMap<&'static str, bool>>,
     pub(crate) targets_removed: AtomicU64,
+    open_files_short: AtomicBool,
     clients: Arc<Counts>,
 }
 
@@ -144,6 +145,16 @@ impl State {
     /// Clients of the server.
     pub(crate) fn clients(&self) -> &Arc<Counts> {
         &self.health.clients
+    }
+
+    /// Notes whether the limit of open files is too low for the number of targets.
+    pub(crate) fn record_open_files_short(&self, short: bool) {
+        self.health.open_files_short.store(short, Ordering::Relaxed);
+    }
+
+    /// Whether the limit of open files is too low for the number of targets.
+    pub(crate) fn open_files_short(&self) -> bool {
+        self.health.open_files_short.load(Ordering::Relaxed)
     }
 
     /// Number of targets removed from the list.

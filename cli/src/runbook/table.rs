@@ -40,6 +40,7 @@ pub(super) const RUNBOOKS: &[(&str, &str)] = runbooks! {
     "nvlink-down"
     "nvlink-errors"
     "observation-late"
+    "open-files-short"
     "path-slow"
     "pcie-degraded"
     "pcie-errors"

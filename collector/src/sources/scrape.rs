@@ -278,7 +278,9 @@ impl Scrapers {
 
     /// Starts tasks of new targets and ends those of targets that are gone.
     pub(crate) fn set_targets(&mut self, targets: &[Target]) {
-        self.scraper.descriptors.expect_targets(targets.len());
+        let descriptors = &self.scraper.descriptors;
+        descriptors.expect_targets(targets.len());
+        self.state.record_open_files_short(descriptors.are_short());
         self.tasks.retain(|target, (task, _)| {
             let stays = targets.binary_search(target).is_ok();
             if !stays {

@@ -2,9 +2,9 @@
 
 use railscope_model::metric::{
     ANALYSIS_INTERVAL, CLIENTS, CLIENTS_CLOSED, CLOCK_STEPS, COLLECTOR_SOURCE_AGE,
-    COLLECTOR_SOURCE_STATUS, FABRIC_PARTS_BY_STATE, LAST_TICK, LATE_TICKS, SOURCE_INTERVAL,
-    STATE_UNWRITABLE, TARGET_FILES_UNREADABLE, TARGET_UNREADABLE, TARGETS, TARGETS_LEFT_OUT,
-    TARGETS_REMOVED, TICK_LATENESS,
+    COLLECTOR_SOURCE_STATUS, FABRIC_PARTS_BY_STATE, LAST_TICK_AGE, LATE_TICKS, OPEN_FILES_SHORT,
+    SOURCE_INTERVAL, STATE_UNWRITABLE, TARGET_FILES_UNREADABLE, TARGET_UNREADABLE, TARGETS,
+    TARGETS_LEFT_OUT, TARGETS_REMOVED, TICK_LATENESS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -31,8 +31,8 @@ pub(super) fn push_clocks(reading: &mut NodeReading, state: &State) {
     let interval = state.analysis_interval.as_secs_f64();
     reading.push(&ANALYSIS_INTERVAL, &none, interval);
     if let Some(snapshot) = state.snapshot() {
-        let at = clock::unix_seconds(snapshot.view.now);
-        reading.push(&LAST_TICK, &none, at);
+        let age = state.now().seconds_since(snapshot.view.now);
+        reading.push(&LAST_TICK_AGE, &none, age);
         let (lateness, ticks) = state.lateness();
         reading.push(&TICK_LATENESS, &none, lateness);
         reading.push(&LATE_TICKS, &none, ticks);
@@ -80,6 +80,8 @@ pub(super) fn push_targets(reading: &mut NodeReading, state: &State) {
     reading.push(&TARGETS, &Labels::default(), listed);
     let removed = state.targets_removed();
     reading.push(&TARGETS_REMOVED, &Labels::default(), removed);
+    let short = state.open_files_short();
+    reading.push(&OPEN_FILES_SHORT, &Labels::default(), short);
     let problems = state.file_problems();
     let left_out = problems.iter().filter(|one| one.left_out).count();
     let none = Labels::default();

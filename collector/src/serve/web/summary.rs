@@ -13,8 +13,8 @@ use crate::serve::{phrases, wire};
 
 /// An analysis older than this is not "now": several ticks were missed.
 const TICK_STALE_SECONDS: f64 = 30.0;
-/// A sweep older than this does not show the cables of now.
-const SUBNET_STALE_SECONDS: f64 = 600.0;
+/// A sweep older than so many intervals does not show the cables of now, as for the alert `RailscopeSubnetStale`.
+const SUBNET_STALE_INTERVALS: u32 = 5;
 
 pub(super) fn header(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let view = &look.snapshot.view;
@@ -162,11 +162,9 @@ fn facts(out: &mut String, look: &Look<'_>) -> fmt::Result {
     match view.subnet_seen {
         Some(seen) => {
             let age = now.seconds_since(seen);
-            let class = if age > SUBNET_STALE_SECONDS {
-                "warn"
-            } else {
-                ""
-            };
+            let limit = (look.state.subnet_interval).map(|own| own * SUBNET_STALE_INTERVALS);
+            let is_stale = limit.is_some_and(|limit| age > limit.as_secs_f64());
+            let class = if is_stale { "warn" } else { "" };
             fact(out, class, &phrases::span(age), "subnet age")?;
         }
         None if look.state.has_subnet => fact(out, "warn", &"none", "complete sweep")?,

@@ -77,10 +77,12 @@ catalogue! {
         "Exporters in the target list, including those that push samples.";
     Collector Default Counter TARGETS_REMOVED = "railscope_collector_targets_removed_total" ()
         "Exporters removed from the target list.";
+    Collector Default Gauge OPEN_FILES_SHORT = "railscope_collector_open_files_short" ()
+        "Whether the limit of open files is too low for the number of targets: connections are closed after each scrape.";
     Collector Default Gauge ANALYSIS_INTERVAL = "railscope_collector_analysis_interval_seconds" ["seconds"] ()
         "Configured interval of the analysis.";
-    Collector Default Gauge LAST_TICK = "railscope_collector_last_tick_timestamp_seconds" ["seconds"] ()
-        "Unix time at which the last completed analysis started.";
+    Collector Default Gauge LAST_TICK_AGE = "railscope_collector_last_tick_age_seconds" ["seconds"] ()
+        "Time since the last completed analysis started, by a clock that steps of the wall clock do not change.";
     Collector Default Gauge TICK_LATENESS = "railscope_collector_tick_lateness_seconds" ["seconds"] ()
         "Delay of the start of the last analysis after its scheduled time.";
     Collector Default Counter LATE_TICKS = "railscope_collector_late_ticks_total" ()

@@ -66,7 +66,7 @@ catalogue! {
     Exporter Full Gauge GPU_PROCESSES = "railscope_gpu_processes" (gpu, kind)
         "Processes with a context on the GPU: compute, graphics, mps. Several compute processes share the GPU by time-slicing.";
     Exporter Default Counter GPU_XID_EVENTS = "railscope_gpu_xid_events_total" (gpu, xid, source)
-        "XID errors since the exporter started to read the source: nvml, or kmsg (the kernel log; for a recorded log, all its entries). Each source misses some, so both are exported. gpu is empty if the node no longer lists the GPU. Alert on the timestamp: the first event of a series has no zero before it.";
+        "XID errors since the exporter started to read the source: nvml, kmsg (the kernel log; for a recorded log, all its entries), or dcgm (of dcgm-exporter). Each source misses some, so both are exported. gpu is empty if the node no longer lists the GPU. Alert on the timestamp: the first event of a series has no zero before it.";
     Exporter Default Gauge GPU_LAST_XID = "railscope_gpu_last_xid" (gpu)
         "Last XID of the GPU, 0 if none; only from dcgm-exporter, whose gauge keeps the value. A change is an event, the first value is not.";
     Exporter Default Gauge GPU_RECENT_XIDS = "railscope_gpu_recent_xids" (gpu, xid)
