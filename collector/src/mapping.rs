@@ -39,6 +39,7 @@ const BUILT_IN: &[(&str, &str)] = &[
         "nvidia_gpu_exporter.toml",
         include_str!("mapping/built_in/nvidia_gpu_exporter.toml"),
     ),
+    ("nvitop.toml", include_str!("mapping/built_in/nvitop.toml")),
     (
         "rdma_exporter.toml",
         include_str!("mapping/built_in/rdma_exporter.toml"),
@@ -202,6 +203,8 @@ fn of_collector(name: &str) -> bool {
     NAMES.contains(name)
 }
 
+#[cfg(test)]
+mod exporter_tests;
 #[cfg(test)]
 mod hostile_tests;
 pub(crate) mod rows;

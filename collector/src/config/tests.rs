@@ -241,7 +241,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[[targets]]\nnode = \"n1\"\nkind = \"dcgm\"\nurl = \"http://a/metrics\"",
-        "3:8: targets[0].kind: no mapping for \"dcgm\": expected one of \"railscope\", \"dcgm-exporter\", \"amd-device-metrics-exporter\", \"nvidia_gpu_exporter\", \"rdma_exporter\", \"node_exporter\", \"amazonefa\", \"ipmi_exporter\", \"infiniband_exporter\", \"snmp_exporter\", \"gnmic\", \"cumulus-otlp\", \"sonic-exporter\", \"nmx-telemetry\"",
+        "3:8: targets[0].kind: no mapping for \"dcgm\": expected one of \"railscope\", \"dcgm-exporter\", \"amd-device-metrics-exporter\", \"nvidia_gpu_exporter\", \"nvitop\", \"rdma_exporter\", \"node_exporter\", \"amazonefa\", \"ipmi_exporter\", \"infiniband_exporter\", \"snmp_exporter\", \"gnmic\", \"cumulus-otlp\", \"sonic-exporter\", \"nmx-telemetry\"",
     ),
     (
         "[[targets]]\nnode = \"n1\"",

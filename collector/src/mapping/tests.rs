@@ -29,6 +29,7 @@ fn every_mapping_that_comes_with_railscope_can_be_read_and_keeps_its_place() {
             "dcgm-exporter",
             "amd-device-metrics-exporter",
             "nvidia_gpu_exporter",
+            "nvitop",
             "rdma_exporter",
             "node_exporter",
             "amazonefa",
@@ -339,6 +340,10 @@ fn a_page_tells_whose_it_is_and_may_change_its_mind() {
         (
             "nvidia_smi_command_exit_code 9\n",
             Some("nvidia_gpu_exporter"),
+        ),
+        (
+            "gpu_utilization_Percentage{hostname=\"10.0.0.1\",index=\"0\"} 98\n",
+            Some("nvitop"),
         ),
         ("rdma_scrape_errors_total 0\n", Some("rdma_exporter")),
         ("ifHighSpeed{ifName=\"a\"} 1\n", Some("snmp_exporter")),

@@ -206,6 +206,24 @@ fn the_first_counted_xid_is_an_event_and_an_old_count_is_not() {
     assert_eq!(incidents(&view), Vec::<String>::new());
 }
 
+/// dcgm-exporter counts from its own start, and may be scraped later than what reports the utilization.
+#[test]
+fn the_first_count_of_another_exporter_may_be_old_and_a_rise_is_an_event() {
+    let count = |rises: u64| {
+        with(move |node, seconds| {
+            if node != 3 || seconds < 50 {
+                return String::new();
+            }
+            let count = 4 + u64::from(seconds >= rises);
+            format!(
+                "railscope_gpu_xid_events_total{{gpu=\"2\",xid=\"119\",source=\"dcgm\"}} {count}\n"
+            )
+        })
+    };
+    check(&count(u64::MAX), &[]);
+    check(&count(100), &["gpu-error gpu/n3:2 gpus=1 []"]);
+}
+
 /// Content of the kernel log of node 3, by series; times are seconds of the test.
 fn logged(lines: &'static [(&str, f64)]) -> Box<Fault> {
     with(move |node, _| {

@@ -16,6 +16,7 @@ use crate::detect::gpus::Listed;
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, norm};
 use crate::detect::registry::{Rule, Threshold};
+use crate::detect::rules::gpu_xid::COUNTED_BEFORE;
 use crate::store::per_node_cache::Kept;
 
 /// XIDs after which a GPU does no more work until it is reset or its node restarted: fallen off the bus (79), its
@@ -221,15 +222,17 @@ fn fatal_xids(gpu: &Listed<'_>) -> (String, bool) {
     let told = told.filter_map(|(labels, window)| {
         let mut labels = labels.values();
         let of_it = labels.next() == Some(gpu.label());
-        Some((labels.next().filter(|_| of_it)?, window))
+        let xid = labels.next().filter(|_| of_it)?;
+        Some((xid, labels.next(), window))
     });
-    let fatal: Vec<_> = told.filter(|(xid, _)| FATAL_XIDS.contains(xid)).collect();
+    let fatal: Vec<_> = told.filter(|(xid, ..)| FATAL_XIDS.contains(xid)).collect();
     // A first event has no zero before it.
-    let is_new = fatal.iter().any(|(_, window)| {
+    let is_new = fatal.iter().any(|(_, source, window)| {
         let mut newest = window.values().rev().take(NEW_PAGES);
-        window.counts().count() <= NEW_PAGES || newest.any(|rise| rise > 0.0)
+        let is_first = || window.counts().count() <= NEW_PAGES;
+        *source != Some(COUNTED_BEFORE) && is_first() || newest.any(|rise| rise > 0.0)
     });
-    let mut fatal: Vec<_> = fatal.into_iter().map(|(xid, _)| xid).collect();
+    let mut fatal: Vec<_> = fatal.into_iter().map(|(xid, ..)| xid).collect();
     fatal.sort_unstable();
     fatal.dedup();
     let said = match fatal[..] {

@@ -124,14 +124,19 @@ impl Detector for GpuXid {
     }
 }
 
-/// GPU, XID and time of every event that Railscope's exporter counts.
+/// The source of counts that begin when another exporter does: their first value may be of old events.
+pub(super) const COUNTED_BEFORE: &str = "dcgm";
+
+/// GPU, XID and time of every event that is counted.
 fn counted(history: &NodeHistory) -> impl Iterator<Item = (GpuIndex, f64, Timestamp)> {
     let series = history.series(&GPU_XID_EVENTS);
     series.filter_map(|(labels, window)| {
         let mut labels = labels.values();
         let (gpu, xid) = (labels.next()?, labels.next()?.parse().ok()?);
+        let source = labels.next();
         let at = last_rise(window).or_else(|| {
-            // The first event of an XID begins its series. It is an event if the GPU was exported before.
+            // The first event of an XID begins its series. It is an event if the same exporter exported the GPU before.
+            source.filter(|source| *source != COUNTED_BEFORE)?;
             let watched = history.window(&GPU_UTILIZATION, &[gpu])?;
             let first = window.told().last()?.0;
             let begun = watched.told().last()?.0;
