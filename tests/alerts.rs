@@ -7,6 +7,12 @@ use railscope_collector::classes::CLASSES;
 use railscope_model::metric::Metric;
 
 const HEADINGS: &[&str] = &["## Meaning", "## Impact", "## Diagnosis", "## Mitigation"];
+/// Paragraphs that every runbook has.
+const PARAGRAPHS: [&str; 3] = [
+    "**Can wait**",
+    "**Keep before you wipe it**",
+    "**Hand over to**",
+];
 /// The rule files.
 const RULES: [&str; 3] = [
     "railscope.rules.yml",
@@ -209,6 +215,18 @@ fn every_class_and_every_alert_has_a_runbook_and_every_runbook_is_somebodys() {
             .filter(|line| line.starts_with("## "))
             .collect();
         assert_eq!(headings, HEADINGS, "{name}");
+        for paragraph in PARAGRAPHS {
+            assert!(
+                text.contains(&format!("\n{paragraph}: ")),
+                "{name}: {paragraph}"
+            );
+        }
+        // The evidence of an incident is the first thing to read.
+        let is_of_class = CLASSES.iter().any(|class| class.name == name);
+        assert!(
+            !is_of_class || text.contains("railscope explain "),
+            "{name}: railscope explain"
+        );
         let title = text.lines().next().unwrap_or_default();
         let named = title.starts_with(&format!("# {name}: "))
             || title.strip_prefix("# Railscope").is_some_and(|rest| {
