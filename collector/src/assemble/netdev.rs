@@ -104,7 +104,7 @@ pub(crate) fn nic_of(
     let pci = pci.or_else(|| address_in_interface(netdev));
     let device = device.or_else(|| port()?.get(label!(RDMA_PORT, "device")));
     let device = device.or_else(|| device_at(history, pci?));
-    // An address that is known is at another device where names of devices report their places.
+    // An address that is known is at another device where names of devices show their places or their order.
     let is_placed = |device: &str| device.starts_with("mlx5_") || address_in(device).is_some();
     let is_elsewhere = || pci.is_some() && devices(history).any(is_placed);
     let by_names = || numbered_alike(history, netdev).or_else(|| the_only_one(history, netdev));
@@ -226,6 +226,8 @@ mod tests {
         // Names of devices that report no place.
         let named = device("rdma_r", "rdma", &at_address);
         assert_eq!(named.as_deref(), Some("rdma_r1"));
+        let of_slot = fast.replace("rdma0", "ens5f0");
+        assert_eq!(device("bnxt_re", "ens5f", &of_slot), None);
         let of_kernel = fast.replace("rdma0", "eth0");
         assert_eq!(device_of("eth", &of_kernel), None);
     }

@@ -130,8 +130,10 @@ fn an_interface_of_a_node_without_gpus_that_falls_below_its_own_speed_is_slow() 
     );
     for (netdev, usual, fallen) in [
         ("ens2f0np0", 25e9, 25e9),
-        ("bond0", 25e9, 12.5e9),
         ("ens2f0np0.100", 25e9, 12.5e9),
+        // As fast as what is below them.
+        ("vmbr0", 25e9, 12.5e9),
+        ("storage0", 25e9, 12.5e9),
         // For management.
         ("eno1", 1.25e8, 1.25e7),
     ] {

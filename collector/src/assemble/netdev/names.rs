@@ -42,10 +42,10 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
 
 /// The RDMA device of the same number, where the interfaces of one family, such as `rdma0` to `rdma7`, have the numbers of all RDMA
 /// devices, those of no other family do, and where speeds are known, some at least, each has that of its device. Not by names of
-/// the kernel, which numbers interfaces of all drivers.
+/// the kernel, which numbers interfaces of all drivers, nor by systemd's, whose last number is a slot or a function.
 pub(super) fn numbered_alike<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a str> {
-    let (family, number) =
-        numbered(netdev).filter(|(family, _)| !["eth", "ib"].contains(family))?;
+    let (family, number) = numbered(netdev)
+        .filter(|(family, _)| !["eth", "ib"].contains(family) && !family.starts_with("en"))?;
     let mut families: BTreeMap<&str, BTreeMap<u32, &str>> = BTreeMap::new();
     for name in interfaces(history) {
         if let Some((family, number)) = numbered(name) {

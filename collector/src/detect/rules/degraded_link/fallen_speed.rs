@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::fabric::Timestamp;
+use railscope_model::fabric::{Equipment, Timestamp};
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::metric::{
     Metric, NIC_CARRIER, NIC_SPEED, RDMA_PORT_SPEED, RDMA_PORT_UP, SWITCH_PORT_SPEED,
@@ -13,7 +13,7 @@ use railscope_model::metric::{
 };
 
 use super::{DOWN_KEPT_SECONDS, TOLERANCE, evidence, gigabits};
-use crate::assemble::netdev::{MIN_SPEED, has_no_rdma_port};
+use crate::assemble::netdev::{MIN_SPEED, has_gpus, has_no_rdma_port};
 use crate::classes::PORT_DEGRADED;
 use crate::detect::detector::{Evidence, View};
 use crate::detect::port_series::{cable_at, link_at};
@@ -24,7 +24,7 @@ use crate::store::{NodeHistory, Window};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Port {
     Node(NodeName, RdmaPort),
-    /// An interface of a node that reports no RDMA port, such as a hypervisor or a storage server.
+    /// An interface of a node without GPUs that reports no RDMA port, such as a hypervisor or a storage server.
     Interface(NodeName, String),
     /// With the name of the port as its exporter has it.
     Switch(SwitchName, String),
@@ -143,7 +143,7 @@ impl FallenSpeeds {
                     fallen.extend(highest(window).map(|speed| (port, speed)));
                 }
             }
-            if has_no_rdma_port(history) {
+            if has_no_rdma_port(history) && !has_gpus(history) && !had_rdma(view, node) {
                 let of_node = interfaces(history);
                 fallen.extend(
                     of_node.map(|(name, speed)| {
@@ -179,15 +179,28 @@ fn are_same(a: &[f64; 2], b: &[f64; 2]) -> bool {
     pairs.all(|(a, b)| a.min(*b) >= TOLERANCE * a.max(*b))
 }
 
-/// Interfaces of a node whose speed changed, each with the highest it had. A bond runs slower when it loses a member.
+/// How drivers' and systemd's names of physical interfaces begin. The speed of a bridge, a bond or a VLAN is that of the interfaces
+/// below it, and changes with them.
+const PHYSICAL: [&str; 2] = ["en", "eth"];
+
+/// Physical interfaces of a node whose speed changed, each with the highest it had.
 fn interfaces(history: &NodeHistory) -> impl Iterator<Item = (&str, f64)> {
     history.moving(&NIC_SPEED).filter_map(|(labels, window)| {
-        let is_virtual = |name: &&str| {
-            name.contains('.') || ["bond", "team"].iter().any(|of| name.starts_with(of))
+        let is_physical = |name: &&str| {
+            !name.contains('.') && PHYSICAL.iter().any(|begin| name.starts_with(begin))
         };
-        let name = labels.values().next().filter(|name| !is_virtual(name))?;
+        let name = labels.values().next().filter(is_physical)?;
         let speed = highest(window).filter(|speed| *speed >= MIN_SPEED)?;
         Some((name, speed))
+    })
+}
+
+/// Whether the fabric has a NIC of a node that is more than an interface: its RDMA ports may only be unknown for now.
+fn had_rdma(view: &View<'_>, node: &NodeName) -> bool {
+    let mut nics = view.fabric.nics(node);
+    nics.any(|nic| match view.fabric.vertex(nic).equipment {
+        Equipment::Nic { guid, pci, .. } => guid.is_some() || pci.is_some(),
+        _ => false,
     })
 }
 

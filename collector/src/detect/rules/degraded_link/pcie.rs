@@ -68,6 +68,12 @@ impl PcieEnd {
         self.kind != "gpu" || is_busy(history, &self.name)
     }
 
+    /// Its lanes. A driver may report fewer of an idle GPU.
+    fn known_lanes(&self, history: &NodeHistory) -> Option<f64> {
+        self.lanes
+            .filter(|_| self.pci.is_some() || self.is_busy(history))
+    }
+
     /// Its peers in what has this maximum.
     fn cohort(&self, max: Option<f64>) -> Cohort<'_> {
         (&self.kind, max.map(f64::to_bits).ok_or(&self.model))
@@ -141,14 +147,19 @@ fn pcie_ends(history: &NodeHistory) -> Vec<PcieEnd> {
         }
     }
     let mut ends: Vec<PcieEnd> = ends.into_values().collect();
-    let unplaced = unplaced(history, &ends, &models);
+    let unplaced = unplaced(history, &endpoints, &models);
     ends.extend(unplaced);
     ends
 }
 
-/// The links of GPUs that are not among these ends: old versions of exporters report no addresses.
-fn unplaced(history: &NodeHistory, ends: &[PcieEnd], models: &Models<'_>) -> Vec<PcieEnd> {
-    let is_known = |gpu: &str| ends.iter().any(|end| end.kind == "gpu" && end.name == gpu);
+/// The links of GPUs without a known address: old versions of exporters report none. Only those with peers: of a known model, or
+/// maximum.
+fn unplaced(
+    history: &NodeHistory,
+    endpoints: &BTreeMap<&str, (&str, &str)>,
+    models: &Models<'_>,
+) -> Vec<PcieEnd> {
+    let is_known = |gpu: &str| endpoints.values().any(|known| *known == ("gpu", gpu));
     let widths = history.series(&GPU_PCIE_LINK_WIDTH);
     let end = |(labels, width): (&Labels, Window<'_>)| {
         let gpu = labels.values().next().filter(|gpu| !is_known(gpu))?;
@@ -163,7 +174,8 @@ fn unplaced(history: &NodeHistory, ends: &[PcieEnd], models: &Models<'_>) -> Vec
             max_speed: None,
         })
     };
-    widths.filter_map(end).collect()
+    let has_peers = |end: &PcieEnd| end.max_lanes.is_some() || !end.model.is_empty();
+    widths.filter_map(end).filter(has_peers).collect()
 }
 
 /// Newest values of a metric by the PCI address that is its only label.
@@ -200,7 +212,7 @@ impl Links {
             let of_lanes = end.cohort(end.max_lanes);
             let of_speed = end.cohort(end.max_speed);
             let shortfalls = [
-                below(end.lanes, end.max_lanes, || {
+                below(end.known_lanes(history), end.max_lanes, || {
                     *lanes.entry(of_lanes).or_insert_with(|| {
                         self.norm(view, |_, peer| {
                             let alike = peer.is_of(of_lanes, peer.max_lanes, peer.lanes);
@@ -269,7 +281,9 @@ fn found(
         "The PCIe link of {} {}{address} in {node} runs with {what}; {at_norm} peers are not degraded.",
         end.kind, end.name
     );
-    let signal = if lanes.is_some() {
+    let signal = if end.pci.is_none() {
+        GPU_PCIE_LINK_WIDTH.name
+    } else if lanes.is_some() {
         PCIE_LINK_WIDTH.name
     } else {
         PCIE_LINK_SPEED.name
