@@ -379,9 +379,16 @@ fn a_nic_that_leaves_the_pages_of_its_node_in_the_midst_of_traffic_is_down() {
 #[test]
 fn a_narrow_pcie_link_without_an_address_is_that_of_its_gpu() {
     let told = |node: usize, _: u64, page: String| {
-        let is_link = |line: &&str| line.starts_with("railscope_pcie_link_");
+        let is_link = |line: &&str| line.starts_with("railscope_pcie_");
         let others = page.lines().filter(|line| !is_link(line));
-        let others: String = others.map(|line| format!("{line}\n")).collect();
+        let others = others.map(|line| match line.split_once(",pci=\"") {
+            Some((begin, rest)) if line.starts_with("railscope_gpu_info{") => {
+                let (_, end) = rest.split_once('"').expect("the end of the label");
+                format!("{begin},pci=\"\"{end}\n")
+            }
+            _ => format!("{line}\n"),
+        });
+        let others: String = others.collect();
         others
             + &super::of_gpus(|gpu| {
                 let lanes = if (node, gpu) == (3, 2) { 8 } else { 16 };
@@ -394,17 +401,29 @@ fn a_narrow_pcie_link_without_an_address_is_that_of_its_gpu() {
     check(&told, &["pcie-degraded gpu/n3:2 gpus=1 []"]);
 }
 
-/// As of an MI300X whose firmware holds down the clock of its HBM.
+/// As of an MI300X whose firmware holds down the clock of its HBM: it works while the others wait.
 #[test]
-fn a_gpu_whose_memory_runs_below_that_of_its_peers_is_slow() {
-    let clocks = |low: f64| {
-        super::with(move |node, _| {
-            super::of_gpus(|gpu| {
-                let clock = if (node, gpu) == (3, 2) { low } else { 1.3e9 };
-                format!("railscope_gpu_clock_hertz{{gpu=\"{gpu}\",clock=\"memory\"}} {clock}\n")
-            })
+fn a_gpu_whose_memory_runs_below_that_of_its_peers_is_slow_unless_it_has_less_to_do() {
+    let clocks = |low: f64, watts: f64, also: &'static str| {
+        with(move |node, _| {
+            let lines = super::of_gpus(|gpu| {
+                let (clock, watts) = if (node, gpu) == (3, 2) {
+                    (low, watts)
+                } else {
+                    (1.3e9, 550.0)
+                };
+                format!(
+                    "railscope_gpu_clock_hertz{{gpu=\"{gpu}\",clock=\"memory\"}} {clock}\n\
+                     railscope_gpu_power_watts{{gpu=\"{gpu}\"}} {watts}\n"
+                )
+            });
+            lines + if node == 3 { also } else { "" }
         })
     };
-    check(&clocks(793e6), &["gpu-slow gpu/n3:2 gpus=1 []"]);
-    check(&clocks(1.25e9), &[]);
+    check(&clocks(793e6, 620.0, ""), &["gpu-slow gpu/n3:2 gpus=1 []"]);
+    check(&clocks(1.25e9, 620.0, ""), &[]);
+    check(&clocks(793e6, 400.0, ""), &[]);
+    // A reason that is reported has its own rule.
+    let brake = "railscope_gpu_clock_event_active{gpu=\"2\",reason=\"hw_power_brake\"} 1\n";
+    check(&clocks(793e6, 620.0, brake), &[]);
 }

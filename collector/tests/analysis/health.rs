@@ -182,7 +182,7 @@ fn a_brake_on_all_gpus_is_the_nodes_power_and_on_one_the_gpus_own() {
 
 #[test]
 fn a_capped_clock_counts_by_less_where_the_gpu_has_a_lower_limit_than_its_peers() {
-    let capped = |clock: f64, watts: f64, limits: Option<[u16; 2]>| {
+    let capped = |[clock, rises]: [f64; 2], watts: f64, limits: Option<[u16; 2]>| {
         move |node: usize, seconds: u64, page: String| {
             let is_it = |gpu: usize| (node, gpu) == (4, 2);
             let power = of_gpus(|gpu| {
@@ -200,7 +200,7 @@ fn a_capped_clock_counts_by_less_where_the_gpu_has_a_lower_limit_than_its_peers(
                 let event =
                     "railscope_gpu_clock_event_seconds_total{gpu=\"2\",reason=\"sw_power_cap\"}";
                 match (of(clock_of), of(event)) {
-                    (Some(_), _) => format!("{clock_of} {clock}\n"),
+                    (Some(_), _) => format!("{clock_of} {}\n", clock + rises * seconds as f64),
                     (_, Some(_)) => format!("{event} {seconds}\n"),
                     _ => format!("{line}\n"),
                 }
@@ -210,13 +210,16 @@ fn a_capped_clock_counts_by_less_where_the_gpu_has_a_lower_limit_than_its_peers(
     };
     let named: &[&str] = &["gpu-slow gpu/n4:2 gpus=1 []"];
     // Equal chips at one limit differ by as much.
-    check(&capped(1.84e9, 645.0, None), &[]);
-    check(&capped(1.84e9, 560.0, None), named);
-    check(&capped(1.60e9, 645.0, None), named);
+    check(&capped([1.84e9, 0.0], 645.0, None), &[]);
+    check(&capped([1.84e9, 0.0], 560.0, None), named);
+    check(&capped([1.60e9, 0.0], 645.0, None), named);
+    // Its firmware has not settled.
+    let settles = super::run_from_the_start(&capped([1.0e9, 3e6], 645.0, None));
+    assert_eq!(super::incidents(&settles), [""; 0]);
     // Where limits are known, they decide.
-    check(&capped(1.84e9, 560.0, Some([700, 700])), &[]);
-    check(&capped(1.84e9, 645.0, Some([600, 700])), named);
-    check(&capped(1.60e9, 645.0, Some([700, 700])), named);
+    check(&capped([1.84e9, 0.0], 560.0, Some([700, 700])), &[]);
+    check(&capped([1.84e9, 0.0], 645.0, Some([600, 700])), named);
+    check(&capped([1.60e9, 0.0], 645.0, Some([700, 700])), named);
 }
 
 #[test]

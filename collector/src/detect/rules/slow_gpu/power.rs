@@ -46,7 +46,7 @@ const MOST_OF_TIME: f64 = 0.5;
 
 /// By how much its clock has risen within so many seconds while firmware still settles.
 const RISING: f64 = 0.05;
-const SETTLING_SECONDS: f64 = 30.0;
+const SETTLING_SECONDS: f64 = 45.0;
 
 /// Whether it has worked without pause for most of the time lately.
 pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
@@ -112,16 +112,15 @@ fn lowest_clock(gpu: &Listed<'_>) -> Option<f64> {
     busy.reduce(f64::min)
 }
 
-/// Whether its clock is still rising: its firmware has not settled after its load changed.
+/// Whether its clock rises from sample to sample: its firmware has not settled after its load changed.
 pub(super) fn is_settling(gpu: &Listed<'_>) -> bool {
-    let mut clocks = gpu
-        .lately(&GPU_CLOCK, SETTLING_SECONDS)
-        .map(|(_, hertz)| hertz);
-    let newest = clocks.next();
-    let oldest = clocks.last();
-    newest
-        .zip(oldest)
-        .is_some_and(|(newest, oldest)| newest >= (1.0 + RISING) * oldest)
+    let clocks = gpu.lately(&GPU_CLOCK, SETTLING_SECONDS);
+    // Newest first.
+    let clocks: Vec<f64> = clocks.map(|(_, hertz)| hertz).collect();
+    let [newest, _, .., oldest] = clocks[..] else {
+        return false;
+    };
+    clocks.is_sorted_by(|later, earlier| later >= earlier) && newest >= (1.0 + RISING) * oldest
 }
 
 /// What a GPU drew at most, W, and its lowest clock, Hz, lately.

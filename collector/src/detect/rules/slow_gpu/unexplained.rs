@@ -3,7 +3,8 @@
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{GPU_CLOCK, GPU_POWER};
 
-use super::{SLOW_COMPUTE, has_reason};
+use super::power::{AS_MUCH, is_settling};
+use super::{POWER_CAP, SLOW_COMPUTE, SLOWDOWNS, active, has_reason};
 use crate::classes::GPU_SLOW;
 use crate::detect::detector::Evidence;
 use crate::detect::gpus::{Listed, by_job};
@@ -12,7 +13,7 @@ use crate::detect::registry::Threshold;
 use crate::store::Window;
 
 /// What a slow GPU is found by, with a reported reason and without.
-pub(super) const CHECK: &str = "A busy GPU's SM clock is below that of equal busy GPUs, and the driver reports a reason; or it, or its memory's clock, is far below that of the other GPUs of its node and job, at no higher power.";
+pub(super) const CHECK: &str = "A busy GPU's SM clock is below that of equal busy GPUs, and the driver reports a reason; or its memory clock, at no lower power, or its SM clock, at no higher power, is far below that of the other GPUs of its node and job.";
 /// Smallest drop below the median of the node's GPUs. Chips of one product differ by several percent at a power limit.
 pub(super) const MIN_DROP: f64 = 0.1;
 /// For how long the clock must have been as low.
@@ -34,32 +35,56 @@ impl Clock {
     }
 }
 
-/// Those among busy GPUs of one node whose clock is low, of their SMs or their memories. Of SMs, without those of `is_held`, which are found to be throttled for a reported reason. A
-/// reason that most GPUs have, such as their power limit, explains the clock of each. No reason is known that lowers the clock of one memory.
+/// Those among busy GPUs of one node whose SM or memory clock is low, without those of `is_held`, which are found to be throttled for
+/// a reported reason. A reason that most GPUs have, such as their power limit, explains the SM clock of each.
 pub(super) fn find(
     now: Timestamp,
     node: &[Listed<'_>],
     is_held: impl Fn(&Listed<'_>) -> bool,
 ) -> Vec<Evidence> {
     let mut found = Vec::new();
-    for gpus in by_job(node) {
-        if let Some(usual) = Usual::of(&gpus, Clock::Memory) {
-            let low = gpus.iter().filter(|gpu| usual.is_low(now, gpu));
-            found.extend(low.filter_map(|gpu| evidence(gpu, &usual)));
+    for mut gpus in by_job(node) {
+        gpus.sort_by_key(|gpu| gpu.product);
+        for gpus in gpus.chunk_by(|a, b| a.product == b.product) {
+            of_sms(now, gpus, &is_held, &mut found);
+            of_memories(now, gpus, &mut found);
         }
-        let Some(usual) = Usual::of(&gpus, Clock::Sm) else {
-            continue;
-        };
-        let mut low = gpus.iter().filter(|gpu| usual.is_low(now, gpu)).peekable();
-        if low.peek().is_none() {
-            continue;
-        }
-        let with_reason = gpus.iter().filter(|gpu| has_reason(gpu)).count();
-        let is_shared = with_reason as f64 >= MAJORITY * gpus.len() as f64;
-        let low = low.filter(|gpu| !(is_held(gpu) || is_shared && has_reason(gpu)));
-        found.extend(low.filter_map(|gpu| evidence(gpu, &usual)));
     }
     found
+}
+
+fn of_sms(
+    now: Timestamp,
+    gpus: &[Listed<'_>],
+    is_held: &impl Fn(&Listed<'_>) -> bool,
+    found: &mut Vec<Evidence>,
+) {
+    let Some(usual) = Usual::of(gpus, Clock::Sm) else {
+        return;
+    };
+    let mut low = gpus.iter().filter(|gpu| usual.is_low(now, gpu)).peekable();
+    if low.peek().is_none() {
+        return;
+    }
+    let with_reason = gpus.iter().filter(|gpu| has_reason(gpu)).count();
+    let is_shared = with_reason as f64 >= MAJORITY * gpus.len() as f64;
+    let low = low.filter(|gpu| !(is_held(gpu) || is_shared && has_reason(gpu)));
+    found.extend(low.filter_map(|gpu| evidence(gpu, &usual)));
+}
+
+/// A power cap lowers no clock of a memory.
+fn of_memories(now: Timestamp, gpus: &[Listed<'_>], found: &mut Vec<Evidence>) {
+    let Some(usual) = Usual::of(gpus, Clock::Memory) else {
+        return;
+    };
+    let has_other_reason = |gpu: &Listed<'_>| {
+        let mut others = SLOWDOWNS.iter().filter(|why| why.reason != POWER_CAP);
+        others.any(|why| active(gpu, why).is_some())
+    };
+    let low = gpus
+        .iter()
+        .filter(|gpu| usual.is_low(now, gpu) && !has_other_reason(gpu));
+    found.extend(low.filter_map(|gpu| evidence(gpu, &usual)));
 }
 
 /// What the GPUs do that one job has on a node, or those of the median node.
@@ -85,7 +110,7 @@ impl Usual {
             clock,
             clock_hertz,
             power_watts: median(power),
-            gpus: gpus.len(),
+            gpus: clocks.len(),
         })
     }
 
@@ -118,15 +143,20 @@ impl Usual {
             }
         }
         let power = gpu.value(&GPU_POWER).zip(self.power_watts);
-        is_seen_so_long && power.is_none_or(|(power, usual)| power <= usual)
+        is_seen_so_long
+            && match self.clock {
+                Clock::Sm => !is_settling(gpu) && power.is_none_or(|(own, usual)| own <= usual),
+                // Firmware lowers the clock of a memory with little to do. One that is slow works while the others wait.
+                Clock::Memory => power.is_some_and(|(own, usual)| own >= AS_MUCH * usual),
+            }
     }
 }
 
 fn evidence(gpu: &Listed<'_>, usual: &Usual) -> Option<Evidence> {
     let clock_hertz = usual.clock.of(gpu)?.value()?;
-    let whose = match usual.clock {
-        Clock::Sm => "",
-        Clock::Memory => "The memory of ",
+    let (whose, but) = match usual.clock {
+        Clock::Sm => ("", ", and it draws no more power"),
+        Clock::Memory => ("The memory of ", ", and it draws no less power"),
     };
     let drop = 1.0 - clock_hertz / usual.clock_hertz;
     let part = gpu.part();
@@ -136,7 +166,7 @@ fn evidence(gpu: &Listed<'_>, usual: &Usual) -> Option<Evidence> {
         class: &GPU_SLOW,
         effect: drop,
         statement: format!(
-            "{whose}GPU {} of {} runs at {:.0} MHz, {:.0} % below the median {:.0} MHz of the {} busy GPUs of its node, and it draws no more power; no reason is reported.",
+            "{whose}GPU {} of {} runs at {:.0} MHz, {:.0} % below the median {:.0} MHz of the {} busy GPUs of its node{but}; no reason is reported.",
             gpu.index,
             gpu.node,
             clock_hertz * 1e-6,
