@@ -5,7 +5,7 @@ mod broken;
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_model::metric::{
-    SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_RECEIVE_BYTES,
+    SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_FRAMES, SWITCH_PORT_RECEIVE_BYTES,
     SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
 };
 use railscope_model::reading::{Labels, NodeReading};
@@ -147,6 +147,8 @@ struct Passing {
     missing: (i64, u64),
     /// Packets that it counts as discarded a second, from then on.
     discards: u64,
+    /// Frames of pause that it receives a second, from then on.
+    pauses: u64,
 }
 
 impl Passing {
@@ -157,6 +159,7 @@ impl Passing {
             begins: 0,
             missing: (missing, Self::SINCE),
             discards: 0,
+            pauses: 0,
         }
     }
 
@@ -182,6 +185,8 @@ impl Passing {
         told.push(&SWITCH_PORT_TRANSMIT_PACKETS, &port, received / 4_000);
         let labels = Labels::new(["1", "receive"]);
         told.push(&SWITCH_PORT_DISCARDS, &labels, self.discards * affected);
+        let labels = Labels::new(["1", "3", "receive"]);
+        told.push(&SWITCH_PORT_PFC_FRAMES, &labels, self.pauses * affected);
         told
     }
 }
@@ -220,6 +225,13 @@ fn a_switch_that_does_not_send_what_it_receives_is_named_if_hosts_lose_packets()
         ..lossy
     };
     assert!(is_none(discarding), "its discards explain it");
+    let small = Passing::losing(64_000_000);
+    assert_eq!(named_beside(usual, small, &between_leaves), spine);
+    let paused = Passing {
+        pauses: 1_000_000,
+        ..small
+    };
+    assert!(is_none(paused), "the pause frames are as many bytes");
     let unread = Passing {
         begins: Passing::SINCE,
         ..lossy

@@ -8,10 +8,13 @@ use std::collections::BTreeSet;
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{Part, SwitchName};
+use railscope_model::label;
 use railscope_model::metric::{
-    Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_RECEIVE_BYTES,
-    SWITCH_PORT_TRANSMIT_BYTES,
+    Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_FRAMES,
+    SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES,
 };
+
+use railscope_model::reading::Labels;
 
 use super::{EXPLAINED, LOSS_SECONDS, Losses, MIN_RATE, NAME, broken, victims};
 use crate::classes::UPLINK_LOSSY;
@@ -21,6 +24,8 @@ use crate::detect::peers::{self, MIN_PEERS};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory, SWITCH_WINDOW_SECONDS};
 
+/// Length of a pause frame, bytes (IEEE 802.1Q, the shortest of Ethernet).
+const PAUSE_BYTES: f64 = 64.0;
 /// Times over which bytes are compared: bursts that a switch has received and not yet sent, and ports that are read one after another,
 /// make less of a difference over the longer one.
 const SECONDS: [f64; 2] = [60.0, 120.0];
@@ -45,7 +50,13 @@ pub(super) fn rule(of_hosts: Vec<Threshold>) -> Rule {
             "share of the bytes that a switch receives and does not send, at least",
             MIN_MISSING,
             "ratio",
-            "ports are not read at the same time (a choice)",
+            "one packet in 2,000 slows a flow down, and ports are not read at the same time (a choice)",
+        ),
+        Threshold::new(
+            "of these, what each received frame of pause may be",
+            PAUSE_BYTES,
+            "B",
+            "the shortest frame of Ethernet, which is not sent on (IEEE 802.1Q)",
         ),
         Threshold::new(
             "or that it sends beside them, at least",
@@ -116,6 +127,8 @@ pub(super) fn explain() -> Explanation {
 struct Balance {
     received: f64,
     sent: f64,
+    /// Of what it received: frames of pause, which it does not send on. Not every switch counts them as bytes.
+    paused: f64,
 }
 
 impl Balance {
@@ -124,6 +137,10 @@ impl Balance {
         Self {
             received: rate(history, &SWITCH_PORT_RECEIVE_BYTES, seconds),
             sent: rate(history, &SWITCH_PORT_TRANSMIT_BYTES, seconds),
+            paused: PAUSE_BYTES
+                * rate_where(history, &SWITCH_PORT_PFC_FRAMES, seconds, |labels| {
+                    labels.get(label!(SWITCH_PORT_PFC_FRAMES, "direction")) == Some("receive")
+                }),
         }
     }
 
@@ -144,12 +161,17 @@ impl Balance {
         Some(Self {
             received: total(&SWITCH_PORT_RECEIVE_BYTES)?,
             sent: total(&SWITCH_PORT_TRANSMIT_BYTES)?,
+            paused: 0.0,
         })
     }
 
-    /// What it does not send of what it receives, as a share; negative if it sends more.
+    /// What it does not send of what it receives, as a share, without what may be pause; negative if it sends more.
     fn missing(self) -> f64 {
-        (self.received - self.sent) / self.received.max(1.0)
+        let missing = match self.received - self.sent {
+            missing if missing > 0.0 => (missing - self.paused).max(0.0),
+            more => more,
+        };
+        missing / self.received.max(1.0)
     }
 
     /// Whether the difference is large enough to matter.
@@ -272,7 +294,19 @@ fn counted(history: &NodeHistory, seconds: f64) -> Option<f64> {
 
 /// Rate of a counter of all ports of a switch together, over so many seconds.
 fn rate(history: &NodeHistory, metric: &'static Metric, seconds: f64) -> f64 {
-    let ports = history.moving(metric);
+    rate_where(history, metric, seconds, |_| true)
+}
+
+/// The same of some of its series.
+fn rate_where(
+    history: &NodeHistory,
+    metric: &'static Metric,
+    seconds: f64,
+    is_of_it: impl Fn(&Labels) -> bool,
+) -> f64 {
+    let ports = history
+        .moving(metric)
+        .filter(|(labels, _)| is_of_it(labels));
     let rates = ports.filter_map(|(_, port)| port.newest_increase(seconds));
     rates.map(Increase::rate).sum()
 }
