@@ -18,7 +18,7 @@ use self::limits::Lowered;
 use self::power::{
     AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, POWER_SECONDS, SAMPLE, by_power, capped,
     clock_of_its_power, has_steady_limit, is_heavier, is_settling, memory_activity, power,
-    works_without_pause,
+    settling, works_without_pause,
 };
 use self::samples::Samples;
 use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
@@ -240,8 +240,10 @@ impl Detector for SlowGpu {
         let mut slow_gpu = of(&GPU_SLOW, &sharp, CHIPS_DIFFER, chips);
         slow_gpu.thresholds.extend(unexplained::thresholds());
         let mut power_limit = of(&POWER_LIMIT, &by_node(&POWER_LIMIT), SLOW_COMPUTE, slow);
-        power_limit.thresholds.extend(capped());
-        slow_gpu.thresholds.extend(capped());
+        for rule in [&mut power_limit, &mut slow_gpu] {
+            rule.thresholds.extend(capped());
+            rule.thresholds.extend(settling());
+        }
         let reasons = by_node(&HOST_COOLING);
         let mut host_cooling = of(&HOST_COOLING, &reasons, CHIPS_DIFFER, chips);
         host_cooling.thresholds.push(hot_nodes::threshold());

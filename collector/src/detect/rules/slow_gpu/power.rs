@@ -186,20 +186,8 @@ fn usual_near(gpus: &[Drawn], watts: f64) -> Option<(f64, usize)> {
 }
 
 /// The numbers of GPUs at their power limit.
-pub(super) fn capped() -> [Threshold; 13] {
+pub(super) fn capped() -> [Threshold; 11] {
     [
-        Threshold::new(
-            "rise of its clock from which it is not compared, at a power cap",
-            RISING,
-            "ratio",
-            "firmware settles after its load has changed, and what holds a clock down does not (a choice)",
-        ),
-        Threshold::new(
-            "within",
-            SETTLING_SECONDS,
-            "s",
-            "several scrapes (a choice)",
-        ),
         Threshold::new(
             "SM clock below the median peer with the same power limit, for sw_power_cap",
             CAPPED_CHIPS_DIFFER,
@@ -265,6 +253,24 @@ pub(super) fn capped() -> [Threshold; 13] {
             POWER_SAMPLES as f64,
             "samples",
             "fewer may all fall into the phase of low power (a choice)",
+        ),
+    ]
+}
+
+/// The numbers of GPUs whose clock is not compared yet.
+pub(super) fn settling() -> [Threshold; 2] {
+    [
+        Threshold::new(
+            "rise of its clock from which it is not compared, at a power cap",
+            RISING,
+            "ratio",
+            "firmware settles after its load has changed, and what holds a clock down does not (a choice)",
+        ),
+        Threshold::new(
+            "within",
+            SETTLING_SECONDS,
+            "s",
+            "several scrapes (a choice)",
         ),
     ]
 }
