@@ -8,7 +8,7 @@ use railscope_model::identity::{NodeName, Part, SwitchName};
 use rayon::prelude::*;
 
 use crate::assemble::lldp::{DarkPorts, Switches, host_words, words_of_switches};
-use crate::assemble::netdev::{MIN_SPEED, has_gpus, has_no_rdma_port};
+use crate::assemble::netdev::{MIN_SPEED, has_gpus, has_no_rdma_port, has_rdma_nic};
 use crate::assemble::node_parts::{Known, NodeParts, nic_named};
 use crate::fabric::subnet::Subnet;
 use crate::fabric::{
@@ -110,22 +110,13 @@ impl<'a> Sources<'a> {
         let bare = self.reporting().filter(|(node, history)| {
             let switch = node.as_str().parse::<SwitchName>();
             let is_switch = switch.is_ok_and(|name| self.history.switch(&name).is_some());
-            has_no_rdma_port(history) && !is_switch && !self.had_rdma(node)
+            has_no_rdma_port(history) && !is_switch && !has_rdma_nic(self.older, node)
         });
         let mut bare: Vec<_> = bare.collect();
         if !bare.is_empty() && self.reporting().any(|(_, history)| has_gpus(history)) {
             bare.retain(|(_, history)| has_gpus(history));
         }
         bare.into_iter().map(|(node, _)| node).collect()
-    }
-
-    /// Whether the fabric before had a NIC of a node that is more than an interface: its RDMA ports may only be unknown for now.
-    fn had_rdma(&self, node: &NodeName) -> bool {
-        let mut parts = self.older.devices(node);
-        parts.any(|id| match self.older.vertex(id).equipment {
-            Equipment::Nic { guid, pci, .. } => guid.is_some() || pci.is_some(),
-            _ => false,
-        })
     }
 
     /// Hosts with what is in them, and what they receive. Exporters first: they know a NIC's node

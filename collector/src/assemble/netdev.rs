@@ -3,7 +3,8 @@
 mod bonds;
 mod names;
 
-use railscope_model::identity::{PciAddress, RdmaDevice, RdmaPort};
+use railscope_model::fabric::{Equipment, Fabric};
+use railscope_model::identity::{NodeName, PciAddress, RdmaDevice, RdmaPort};
 use railscope_model::label;
 use railscope_model::metric::{GPU, NIC, NIC_PFC_FRAMES, NIC_SPEED, RDMA_PORT, RDMA_PORT_UP};
 use railscope_model::reading::Labels;
@@ -48,6 +49,17 @@ pub(crate) const MIN_SPEED: f64 = 1.25e9;
 pub(crate) fn has_no_rdma_port(history: &NodeHistory) -> bool {
     let has = |metric| history.series(metric).next().is_some();
     !(has(&RDMA_PORT) || has(&RDMA_PORT_UP))
+}
+
+/// Whether the fabric has a NIC of a node that is more than an interface: RDMA ports that the node does not report may only be unknown
+/// for now.
+pub(crate) fn has_rdma_nic(fabric: &Fabric, node: &NodeName) -> bool {
+    fabric
+        .nics(node)
+        .any(|nic| match fabric.vertex(nic).equipment {
+            Equipment::Nic { guid, pci, .. } => guid.is_some() || pci.is_some(),
+            _ => false,
+        })
 }
 
 /// Whether it is a node with GPUs, and no state of an RDMA port is known: an instance of a cloud, or a node of which no exporter

@@ -292,6 +292,7 @@ mod tests {
         assert!(after(unready(), false, 130) && !after(unready(), false, 131));
         assert!(!after(slow(NIC), false, 41), "it is still slow");
     }
+
     #[test]
     fn a_nic_that_waited_for_a_slow_gpu_opens_none_while_its_pause_fades() {
         const GPU: &str = "pcie/n1:0000:20:00.0";

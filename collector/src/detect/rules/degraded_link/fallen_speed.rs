@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::fabric::{Equipment, Timestamp};
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::metric::{
     Metric, NIC_CARRIER, NIC_SPEED, RDMA_PORT_SPEED, RDMA_PORT_UP, SWITCH_PORT_SPEED,
@@ -13,7 +13,7 @@ use railscope_model::metric::{
 };
 
 use super::{DOWN_KEPT_SECONDS, TOLERANCE, evidence, gigabits};
-use crate::assemble::netdev::{MIN_SPEED, has_gpus, has_no_rdma_port};
+use crate::assemble::netdev::{MIN_SPEED, has_gpus, has_no_rdma_port, has_rdma_nic};
 use crate::classes::PORT_DEGRADED;
 use crate::detect::detector::{Evidence, View};
 use crate::detect::port_series::{cable_at, link_at};
@@ -143,7 +143,8 @@ impl FallenSpeeds {
                     fallen.extend(highest(window).map(|speed| (port, speed)));
                 }
             }
-            if has_no_rdma_port(history) && !has_gpus(history) && !had_rdma(view, node) {
+            let is_bare = has_no_rdma_port(history) && !has_rdma_nic(view.fabric, node);
+            if is_bare && !has_gpus(history) {
                 let of_node = interfaces(history);
                 fallen.extend(
                     of_node.map(|(name, speed)| {
@@ -192,15 +193,6 @@ fn interfaces(history: &NodeHistory) -> impl Iterator<Item = (&str, f64)> {
         let name = labels.values().next().filter(is_physical)?;
         let speed = highest(window).filter(|speed| *speed >= MIN_SPEED)?;
         Some((name, speed))
-    })
-}
-
-/// Whether the fabric has a NIC of a node that is more than an interface: its RDMA ports may only be unknown for now.
-fn had_rdma(view: &View<'_>, node: &NodeName) -> bool {
-    let mut nics = view.fabric.nics(node);
-    nics.any(|nic| match view.fabric.vertex(nic).equipment {
-        Equipment::Nic { guid, pci, .. } => guid.is_some() || pci.is_some(),
-        _ => false,
     })
 }
 

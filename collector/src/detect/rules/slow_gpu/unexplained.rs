@@ -154,7 +154,7 @@ impl Usual {
 
 fn evidence(gpu: &Listed<'_>, usual: &Usual) -> Option<Evidence> {
     let clock_hertz = usual.clock.of(gpu)?.value()?;
-    let (whose, but) = match usual.clock {
+    let (whose, power) = match usual.clock {
         Clock::Sm => ("", ", and it draws no more power"),
         Clock::Memory => ("The memory of ", ", and it draws no less power"),
     };
@@ -166,7 +166,7 @@ fn evidence(gpu: &Listed<'_>, usual: &Usual) -> Option<Evidence> {
         class: &GPU_SLOW,
         effect: drop,
         statement: format!(
-            "{whose}GPU {} of {} runs at {:.0} MHz, {:.0} % below the median {:.0} MHz of the {} busy GPUs of its node{but}; no reason is reported.",
+            "{whose}GPU {} of {} runs at {:.0} MHz, {:.0} % below the median {:.0} MHz of the {} busy GPUs of its node{power}; no reason is reported.",
             gpu.index,
             gpu.node,
             clock_hertz * 1e-6,
