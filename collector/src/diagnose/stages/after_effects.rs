@@ -1,7 +1,8 @@
 //! What still shows of a fault that is over. The window of probes and transports is longer than that of the counters that named its part,
 //! so that past losses would open a separate incident once the counters are quiet; GPUs that were slow because of their
-//! host cool down one after another; receive buffers that were missing are counted for longer than their NIC is slow; and a cable
-//! that is put back where it belongs loses its link once more.
+//! host cool down one after another; receive buffers that were missing are counted for longer than their NIC is slow; a cable that is put
+//! back where it belongs loses its link once more; and a host answers again before its links are up, or before the next sweep of
+//! the subnet shows that they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use crate::detect::rules::{error_counters, probe_paths, slow_gpu, slow_receiver}
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::posterior::pci_of;
 use crate::diagnose::stages::reattribute::{late_at, paused_by};
+use crate::diagnose::stages::reseats::BOOT_SECONDS;
 
 /// What an open incident accounts for, each with the last time.
 #[derive(Debug, Default)]
@@ -26,6 +28,8 @@ pub(crate) struct AfterEffects {
     paused: BTreeMap<Part, Timestamp>,
     /// Cables that were where they do not belong.
     misplaced: BTreeMap<Part, Timestamp>,
+    /// Cables that were down because their host was.
+    of_hosts: BTreeMap<Part, Timestamp>,
 }
 
 /// Time within which a cable that was put back has its link.
@@ -47,12 +51,16 @@ impl AfterEffects {
             accounted,
             paused,
             misplaced,
+            of_hosts,
         } = self;
-        for known in [&mut *accounted, &mut *paused, &mut *misplaced] {
+        for known in [&mut *accounted, &mut *paused, misplaced, of_hosts] {
             known.retain(|_, last| now.seconds_since(*last) <= probe_paths::WINDOW_SECONDS);
         }
         for (root, findings) in groups.iter().filter(|(root, _)| is_open(root)) {
             for Finding { evidence, .. } in findings {
+                if matches!(root, Part::Host(_)) && evidence.class == &PORT_DOWN {
+                    of_hosts.insert(evidence.part.clone(), now);
+                }
                 if evidence.part != *root || window_of(evidence).is_none() {
                     accounted.insert(evidence.part.clone(), now);
                 }
@@ -78,7 +86,10 @@ impl AfterEffects {
         let is_remaining = |root: &Part, evidence: &Evidence| {
             let explained = accounted.get(root).zip(window_of(evidence));
             let put_back = misplaced.get(&evidence.part).zip(window_of_cable(evidence));
-            let mut known = explained.into_iter().chain(put_back);
+            let boots = of_hosts.get(&evidence.part);
+            let boots = boots.filter(|_| evidence.class == &PORT_DOWN);
+            let boots = boots.map(|last| (last, BOOT_SECONDS));
+            let mut known = explained.into_iter().chain(put_back).chain(boots);
             known.any(|(last, window)| now.seconds_since(*last) <= window)
         };
         let was_late = |evidence: &Evidence| {
@@ -206,6 +217,23 @@ mod tests {
         assert!(!is_after(&PORT_DOWN, swapped, 61), "it stays down");
         assert!(!is_after(&LINK_ERRORS, swapped, 151), "still losing links");
         assert!(!is_after(&LINK_ERRORS, "link/n3:mlx5_1/1", 20));
+    }
+
+    #[test]
+    fn cables_of_a_host_that_answers_again_open_none_until_its_links_are_up() {
+        let down = || found("port-state", &PORT_DOWN, LINK, &[]);
+        let at = |seconds: u64| Timestamp(seconds * 1_000);
+        let (fabric, mut known) = (Fabric::default(), AfterEffects::default());
+        let mut is_after = |root: &str, open: bool, seconds| {
+            let groups = BTreeMap::from([(part(root), vec![down()])]);
+            let after = known.among(&fabric, &groups, |_| open, at(seconds));
+            after.contains(&part(LINK))
+        };
+        assert!(!is_after("switch/leaf-1", true, 0));
+        assert!(!is_after(LINK, false, 1), "of a switch");
+        assert!(!is_after("host/n1", true, 10));
+        assert!(is_after(LINK, false, 130));
+        assert!(!is_after(LINK, false, 131), "they stay down");
     }
 
     #[test]

@@ -25,7 +25,7 @@ const RESEAT_SECONDS: f64 = 120.0;
 /// How long an idle node may be off: a GPU server needs ten minutes to boot (a choice).
 const OFF_SECONDS: f64 = 900.0;
 /// How long the cables of a node that answers again may stay down: it answers before its links are up (a choice).
-const BOOT_SECONDS: f64 = 120.0;
+pub(crate) const BOOT_SECONDS: f64 = 120.0;
 /// How long a cable that was down is remembered: one that goes down again is not reseated (a choice).
 const REMEMBERED_SECONDS: f64 = 1_800.0;
 /// A node that reports nothing any more was idle if it was so for as long before: nodes are switched off soon after the last job
