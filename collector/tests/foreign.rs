@@ -1,5 +1,7 @@
 //! Translation of other exporters' expositions, compared with golden files. `UPDATE_EXPECT=1` updates these.
 
+mod faults;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -133,118 +135,11 @@ pub(crate) fn named(view: &ClusterView) -> Vec<String> {
         .collect()
 }
 
-/// An exposition of a node's exporter: whether the node has the fault.
-type PageOf = fn(bool) -> String;
-
-/// The name of a fault that only one node's exposition shows.
-const FAULTS: &[(&str, PageOf, &str)] = &[
-    (
-        "node_exporter",
-        |is_slow| {
-            let fastest = if is_slow { "1.2e+09" } else { "3.7e+09" };
-            format!(
-                "node_cpu_scaling_frequency_hertz{{cpu=\"0\"}} 8e+08\n\
-                 node_cpu_scaling_frequency_hertz{{cpu=\"1\"}} {fastest}\n"
-            )
-        },
-        "host-hardware host/n3",
-    ),
-    (
-        "dcgm-exporter",
-        |exceeds| {
-            gpus(
-                "DCGM_FI_DEV_THRESHOLD_SRM",
-                &u8::from(exceeds).to_string(),
-                "0",
-            )
-        },
-        "gpu-memory gpu/n3:1",
-    ),
-    (
-        "dcgm-exporter",
-        |exceeds| {
-            gpus(
-                "DCGM_FI_DEV_SRAM_EXCEEDED",
-                &u8::from(exceeds).to_string(),
-                "0",
-            )
-        },
-        "gpu-memory gpu/n3:1",
-    ),
-    (
-        "dcgm-exporter",
-        |asks| {
-            let action = if asks { "2" } else { "0" };
-            gpus("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", action, "0")
-        },
-        "gpu-error gpu/n3:1",
-    ),
-    (
-        "nvidia_gpu_exporter",
-        |is_pending| {
-            let gpus = [(0, false), (1, is_pending)].map(|(gpu, is_pending)| {
-                let is_pending = u8::from(is_pending);
-                format!(
-                    "nvidia_smi_gpu_info{{uuid=\"{gpu}\",index=\"{gpu}\",pci_bus_id=\"00000000:1{gpu}:00.0\",name=\"H100\"}} 1\n\
-                     nvidia_smi_remapped_rows_pending{{uuid=\"{gpu}\"}} {is_pending}\n"
-                )
-            });
-            gpus.concat()
-        },
-        "gpu-memory gpu/n3:1",
-    ),
-];
-
-/// Two GPUs that respond, with one more field.
-fn gpus(field: &str, of_second: &str, of_first: &str) -> String {
-    let lines = [of_first, of_second].into_iter().enumerate();
-    let lines = lines.map(|(gpu, value)| {
-        let labels = format!("{{gpu=\"{gpu}\",UUID=\"GPU-{gpu}\",modelName=\"H100\"}}");
-        format!(
-            "DCGM_FI_DEV_GPU_TEMP{labels} 40\nDCGM_FI_DEV_GPU_UTIL{labels} 0\n{field}{labels} {value}\n"
-        )
-    });
-    lines.collect()
-}
-
-/// Incidents after two minutes in which one of six nodes has the fault, or none.
-fn incidents(kind: &str, page: PageOf, is_faulty: bool) -> Vec<String> {
-    let mapping = Mappings::default().by_kind(kind).cloned().expect(kind);
-    let mut analyzer = Analyzer::default();
-    let nodes = (1..=6).map(|node| format!("n{node}").parse().expect("name"));
-    let mut nodes: Vec<_> = nodes
-        .map(|node| Translator::new(mapping.clone(), Some(Subject::Node(node))))
-        .collect();
-    let mut last = Vec::new();
-    for tick in 0..24 {
-        let at = Timestamp(tick * 5_000);
-        for (number, translator) in (1..).zip(&mut nodes) {
-            let text = page(is_faulty && number == 3);
-            let read = translator.translate(&text, at);
-            assert_eq!(read.unfit, None, "{text}");
-            take_up(&mut analyzer, read, at);
-        }
-        last = named(&analyzer.tick(at));
-    }
-    last
-}
-
-#[test]
-fn a_fault_that_one_field_of_another_exporter_states_is_named_and_its_absence_is_not() {
-    for (kind, page, expected) in FAULTS {
-        assert_eq!(incidents(kind, *page, true), [*expected], "{kind}");
-        assert_eq!(
-            incidents(kind, *page, false),
-            Vec::<String>::new(),
-            "{kind}"
-        );
-    }
-}
-
 /// Where the table of facts locates a test.
 fn test_file(name: &str) -> String {
     match name {
         "foreign.rs" => String::from("collector/tests/foreign.rs"),
+        "faults.rs" => String::from("collector/tests/foreign/faults.rs"),
         "drivers.rs" => String::from("exporter/tests/drivers.rs"),
         _ if name.starts_with("analysis/") => format!("collector/tests/{name}"),
         _ if name.starts_with("tests/") => name.to_owned(),
@@ -252,29 +147,41 @@ fn test_file(name: &str) -> String {
     }
 }
 
-#[test]
-fn every_cell_of_the_table_of_facts_has_a_text_and_every_test_that_it_names_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let read = |file: &str| fs::read_to_string(root.join(file)).expect(file);
-    let page = read("docs/other-exporters.md");
+/// The section about facts, and the cells of its table's rows.
+fn facts() -> (String, Vec<Vec<String>>) {
+    let page = read_of_repository("docs/other-exporters.md");
     let (_, section) = page.split_once("\n## Facts by exporter\n").expect("facts");
     let (section, _) = section.split_once("\n## ").expect("the next section");
-    let rows: Vec<_> = section
-        .lines()
-        .filter(|line| line.starts_with("| "))
-        .collect();
+    let rows = section.lines().filter(|line| line.starts_with("| "));
+    let cells = |row: &str| {
+        let cells = row.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().to_owned()).collect()
+    };
+    (section.to_owned(), rows.map(cells).collect())
+}
+
+fn read_of_repository(file: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    fs::read_to_string(root.join(file)).expect(file)
+}
+
+#[test]
+fn every_cell_of_the_table_of_facts_has_a_text_and_every_test_that_it_names_exists() {
+    let (section, rows) = facts();
     assert!(rows.len() > 20, "{}", rows.len());
-    for row in rows {
-        let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
-        assert_eq!(cells.len(), 6, "{row}");
-        assert!(cells.iter().all(|cell| !cell.is_empty()), "{row}");
+    for cells in rows {
+        assert_eq!(cells.len(), 6, "{cells:?}");
+        assert!(cells.iter().all(|cell| !cell.is_empty()), "{cells:?}");
     }
     let names = section.split('`').skip(1).step_by(2);
     let mut tests = 0;
     for (file, test) in names.filter_map(|name| name.split_once(".rs::")) {
         let file = test_file(&format!("{file}.rs"));
         let function = format!("\nfn {test}() ");
-        assert!(read(&file).contains(&function), "{test} in {file}");
+        assert!(
+            read_of_repository(&file).contains(&function),
+            "{test} in {file}"
+        );
         tests += 1;
     }
     assert!(tests > 30, "{tests}");
