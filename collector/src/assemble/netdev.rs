@@ -165,6 +165,15 @@ pub(crate) fn fabric_nic_of(history: &NodeHistory, netdev: &str) -> Option<RdmaD
 mod tests {
     use super::*;
 
+    /// The RDMA device of an interface of a node with this exposition.
+    fn device_on(page: &str, netdev: &str) -> Option<String> {
+        let mut history = crate::store::History::default();
+        let history = history.node_mut(&"n1".parse().expect("a name"));
+        let read = history.ingest(page, railscope_model::fabric::Timestamp(1_000));
+        assert_eq!((read.unknown, read.errors), (0, vec![]));
+        fabric_nic_of(history, netdev).map(|device| device.to_string())
+    }
+
     /// What node_exporter reports without its collector of `ethtool` statistics.
     #[test]
     fn an_interface_has_the_device_of_the_place_in_its_name() {
@@ -175,11 +184,7 @@ mod tests {
             let interfaces = ["enp220s0np0", "enp24s0np0", also]
                 .map(|name| format!("railscope_nic_mtu_bytes{{netdev=\"{name}\"}} 9000\n"));
             let page: String = ports.chain(interfaces).collect();
-            let mut history = crate::store::History::default();
-            let history = history.node_mut(&"n1".parse().expect("a name"));
-            let read = history.ingest(&page, railscope_model::fabric::Timestamp(1_000));
-            assert_eq!((read.unknown, read.errors), (0, vec![]));
-            fabric_nic_of(history, netdev).map(|device| device.to_string())
+            device_on(&page, netdev)
         };
         let two = ["mlx5_0", "mlx5_1"];
         let device_at = |bus, also| device_of(&two, also, &format!("enp{bus}s0np0"));
@@ -206,11 +211,7 @@ mod tests {
                 )
             };
             let page = format!("{}{}{also}", of(0), of(1));
-            let mut history = crate::store::History::default();
-            let history = history.node_mut(&"n1".parse().expect("a name"));
-            let read = history.ingest(&page, railscope_model::fabric::Timestamp(1_000));
-            assert_eq!((read.unknown, read.errors), (0, vec![]));
-            fabric_nic_of(history, &format!("{family}1")).map(|device| device.to_string())
+            device_on(&page, &format!("{family}1"))
         };
         let device_of = |family: &str, also: &str| device("mlx5_", family, also);
         let interface = |name: &str| format!("railscope_nic_mtu_bytes{{netdev=\"{name}\"}} 1500\n");
@@ -240,6 +241,14 @@ mod tests {
         assert_eq!(named.as_deref(), Some("rdma_r1"));
         let of_slot = fast.replace("rdma0", "ens5f0");
         assert_eq!(device("bnxt_re", "ens5f", &of_slot), None);
+        // Counted from one, with the number of a port.
+        let page = "railscope_rdma_port_up{device=\"mlx5_0\",port=\"1\"} 1\n\
+             railscope_rdma_port_up{device=\"mlx5_1\",port=\"1\"} 1\n\
+             railscope_rdma_port_speed_bytes_per_second{device=\"mlx5_0\",port=\"1\"} 50e9\n\
+             railscope_nic_speed_bytes_per_second{netdev=\"benic1p1\"} 50e9\n\
+             railscope_nic_mtu_bytes{netdev=\"benic1p1\"} 9000\n\
+             railscope_nic_mtu_bytes{netdev=\"benic2p1\"} 9000\n";
+        assert_eq!(device_on(page, "benic2p1").as_deref(), Some("mlx5_1"));
         let of_kernel = fast.replace("rdma0", "eth0");
         assert_eq!(device_of("eth", &of_kernel), None);
     }
@@ -259,11 +268,7 @@ mod tests {
             for name in interfaces {
                 page += &format!("railscope_nic_mtu_bytes{{netdev=\"{name}\"}} 9000\n");
             }
-            let mut history = crate::store::History::default();
-            let history = history.node_mut(&"n1".parse().expect("a name"));
-            let read = history.ingest(&page, railscope_model::fabric::Timestamp(1_000));
-            assert_eq!((read.unknown, read.errors), (0, vec![]));
-            fabric_nic_of(history, "ens2f0np0").map(|device| device.to_string())
+            device_on(&page, "ens2f0np0")
         };
         let one = ["mlx5_0"];
         let alone = ["bond0", "ens2f0np0"];

@@ -41,7 +41,8 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
 }
 
 /// The RDMA device of the same number, where the interfaces of one family, such as `rdma0` to `rdma7`, have the numbers of all RDMA
-/// devices, those of no other family do, and where speeds are known, some at least, each has that of its device. Not by names of
+/// devices, those of no other family do, and where speeds are known, some at least, each has that of its device. Both may
+/// count from another number: the first of `benic1p1` to `benic8p1` is `mlx5_0`. Not by names of
 /// the kernel, which numbers interfaces of all drivers, nor by systemd's, whose last number is a slot or a function.
 pub(super) fn numbered_alike<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a str> {
     let (family, number) = numbered(netdev)
@@ -58,7 +59,7 @@ pub(super) fn numbered_alike<'a>(history: &'a NodeHistory, netdev: &str) -> Opti
         .map(|device| Some((numbered(device)?.1, *device)))
         .collect();
     let all = all.filter(|all| all.len() == named.len() && all.len() > 1)?;
-    families.retain(|_, interfaces| interfaces.keys().eq(all.keys()));
+    families.retain(|_, interfaces| from_first(interfaces).eq(from_first(&all)));
     let interfaces = families.get(family).filter(|_| families.len() == 1)?;
     let as_fast = interfaces
         .values()
@@ -69,7 +70,14 @@ pub(super) fn numbered_alike<'a>(history: &'a NodeHistory, netdev: &str) -> Opti
             Some(of_interface == of_device)
         });
     let is_alike = as_fast.reduce(|all, as_fast| all && as_fast)?;
-    all.get(&number).copied().filter(|_| is_alike)
+    let place = interfaces.keys().position(|one| *one == number)?;
+    all.into_values().nth(place).filter(|_| is_alike)
+}
+
+/// Numbers, counted from the first.
+fn from_first<'a>(numbered: &'a BTreeMap<u32, &str>) -> impl Iterator<Item = u32> + 'a {
+    let first = numbered.keys().next().copied().unwrap_or(0);
+    numbered.keys().map(move |number| number - first)
 }
 
 /// The only RDMA device of a node, where this is its only interface with a named port, and as fast.
@@ -82,9 +90,15 @@ pub(super) fn the_only_one<'a>(history: &'a NodeHistory, netdev: &str) -> Option
     (is_only && of_interface == of_device).then_some(*device)
 }
 
-/// A name without the number at its end, and the number.
+/// A name without the number at its end, and the number; that of a port, as in `benic1p1`, is not counted.
 fn numbered(name: &str) -> Option<(&str, u32)> {
-    let family = name.trim_end_matches(|char: char| char.is_ascii_digit());
+    let is_digit = |char: char| char.is_ascii_digit();
+    let of_card = name
+        .trim_end_matches(is_digit)
+        .strip_suffix('p')
+        .filter(|card| card.ends_with(is_digit));
+    let name = of_card.unwrap_or(name);
+    let family = name.trim_end_matches(is_digit);
     Some((family, name[family.len()..].parse().ok()?))
 }
 
