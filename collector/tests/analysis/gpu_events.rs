@@ -1,8 +1,11 @@
 //! What GPUs report about themselves: that they are gone, errors of memory and NVLinks, XIDs; and what is no fault.
 
+use std::collections::BTreeSet;
+
+use railscope_collector::analyzer::Analyzer;
 use railscope_collector::classes::Severity;
 
-use super::{Fault, check, incidents, of_gpus, run, with};
+use super::{Fault, NODES, at, check, incidents, node, of_gpus, page, run, with};
 
 const OTHERS: &str = "[gpu/n3:0 gpu/n3:1 gpu/n3:3]";
 
@@ -62,6 +65,28 @@ fn a_gpu_that_was_missing_before_the_collector_started_is_lost() {
     let view = super::run_from_the_start(&without(3, &[2]));
     let lost = format!("gpu-lost gpu/n3:2 gpus=4 {OTHERS}");
     assert_eq!(incidents(&view), [lost]);
+}
+
+#[test]
+fn a_gpu_that_is_still_missing_after_a_restart_of_its_node_is_the_same_one() {
+    let mut analyzer = Analyzer::default();
+    let mut ever = BTreeSet::new();
+    for seconds in (0..700).step_by(5) {
+        for index in 0..NODES {
+            let text = match (index, seconds) {
+                (3, 300..500) => continue,
+                // The last one: the numbers of the others tell nothing.
+                (3, 200..) => without(3, &[3])(index, seconds, page(index, seconds)),
+                _ => page(index, seconds),
+            };
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        let view = analyzer.tick(at(seconds));
+        if !(300..500).contains(&seconds) {
+            ever.extend(view.incidents.iter().map(|one| one.root.to_string()));
+        }
+    }
+    assert_eq!(ever, BTreeSet::from(["gpu/n3:3".to_owned()]));
 }
 
 #[test]

@@ -22,6 +22,8 @@ const NAME: &str = "gpu-presence";
 const BUSY_BEFORE_SECONDS: f64 = 120.0;
 /// A node with a smaller share of its peers' GPUs was built or partitioned that way.
 const MOST_MISSING: f64 = 0.25;
+/// For how long the GPUs that a node missed are remembered while it restarts (a choice).
+const RESTART_SECONDS: f64 = 900.0;
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
@@ -33,6 +35,8 @@ pub fn build() -> Box<dyn Detector> {
 struct GpuPresence {
     /// By history: a node without scrapes for long is compared from scratch.
     nodes: HashMap<u64, Node, FixedState>,
+    /// The GPUs that each node last missed, and when: a node that is restarted is compared from scratch.
+    missed: BTreeMap<NodeName, (Vec<GpuIndex>, Timestamp)>,
     tick: u64,
 }
 
@@ -91,6 +95,8 @@ impl Detector for GpuPresence {
         }
         self.nodes.retain(|_, node| node.tick == tick);
         let usual = self.usual_counts();
+        let restarted = |at: Timestamp| view.now.seconds_since(at) <= RESTART_SECONDS;
+        self.missed.retain(|_, (_, at)| restarted(*at));
         for (node, history) in view.history.fresh_nodes(view.now) {
             let Some(known) = self.nodes.get(&history.born()) else {
                 continue;
@@ -100,7 +106,13 @@ impl Detector for GpuPresence {
                 .as_ref()
                 .and_then(|product| usual.get(product));
             let usual = usual.copied().unwrap_or(0);
-            known.missing(usual, (node, history, view), out);
+            let missing = known.missing.values().map(|(had, _)| had.index);
+            let missing: Vec<_> = missing.collect();
+            if !missing.is_empty() {
+                self.missed.insert(node.clone(), (missing, view.now));
+            }
+            let missed = self.missed.get(node).map(|(gpus, _)| &gpus[..]);
+            known.missing(usual, missed, (node, history, view), out);
         }
     }
 
@@ -133,6 +145,12 @@ impl Detector for GpuPresence {
                 MOST_MISSING,
                 "ratio",
                 "a node with fewer was built or partitioned that way (a choice)",
+            ),
+            Threshold::new(
+                "time for which a node that restarts is known to have missed a GPU",
+                RESTART_SECONDS,
+                "s",
+                "a GPU server needs ten minutes to boot (a choice)",
             ),
         ];
         let thresholds = own.into_iter().chain(peers::thresholds());
@@ -207,6 +225,7 @@ impl Node {
     fn missing(
         &self,
         usual: usize,
+        missed: Option<&[GpuIndex]>,
         (node, history, view): (&NodeName, &NodeHistory, &View<'_>),
         out: &mut Vec<Evidence>,
     ) {
@@ -234,7 +253,12 @@ impl Node {
                 "{node} has {} GPUs; most nodes with the same product have {usual}.",
                 self.listed
             );
-            let part = self.only_gap(usual, history).map_or_else(
+            let again = match missed {
+                Some(&[gpu]) if of_peers == 1 => Some(gpu),
+                _ => None,
+            };
+            let gap = again.or_else(|| self.only_gap(usual, history));
+            let part = gap.map_or_else(
                 || Part::Host(node.clone()),
                 |index| Part::Gpu(node.clone(), index),
             );
