@@ -91,6 +91,12 @@ pub(super) const CATALOGUE: &[Xid] = &[
     nvlink(148, "NVLink 5: error of the port (NVLPW)"),
     nvlink(149, "NVLink 5: error of the network layer (NETIR)"),
     nvlink(150, "NVLink 5: error of the memory system (MSE)"),
+    row(
+        151,
+        &GPU_ERROR,
+        "the GPU failed in its virtual machine",
+        "restart the virtual machine",
+    ),
     row(155, &GPU_ERROR, "NVLink software definition error", RESET),
     row(156, &GPU_ERROR, "a resource was retired", RESET),
     row(158, &GPU_ERROR, "fatal timeout of the GPU", RESET),
