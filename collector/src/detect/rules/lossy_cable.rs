@@ -40,11 +40,12 @@ const GAP: f64 = 1.5;
 /// Readings in a third of the window; the shortest window that shows a loss is reported. The longest are
 /// for readings 5 s apart: for 10 s and more fewer are stored.
 const SCALES: [usize; 7] = [1, 2, 4, 6, 9, 12, 18];
-/// How far a loss must be beyond the largest surplus of any of a hundred cables and more. Of a hundred normal errors the largest is
-/// 2.5 standard deviations, so that a loss is beyond five; see [`above_surplus`] for fewer.
+/// How far a loss must be beyond the largest surplus of any of three hundred cables and more. Of so many normal errors the largest is
+/// three standard deviations, so that a loss is beyond six; see [`above_surplus`] for fewer.
 const ABOVE_SURPLUS: f64 = 2.0;
-/// Standard deviations that this is, whatever the number of cables.
-const BEYOND: f64 = 5.0;
+/// Standard deviations that this is, whatever the number of cables: the largest of a few tens of errors is itself uncertain by a
+/// quarter, and each reading judges all cables over several times.
+const BEYOND: f64 = 6.0;
 /// How far a loss must be beyond the error that the cable's own readings show from one to the next, in standard
 /// deviations: cables of switches that are read later than others are off by more.
 const ABOVE_OWN: f64 = 6.0;
@@ -150,7 +151,7 @@ impl Detector for LossyCable {
         Explanation {
             check: "One end of a cable between switches has sent packets that the other end has neither received nor dropped.",
             threshold: format!(
-                "more than {MIN_LOST} of the packets and more than {MIN_PACKETS_LOST:.0}, some in each third of the time, {ABOVE_SURPLUS} times the largest surplus of any of a hundred cables (the error of readings; of fewer more, {BEYOND:.0} standard deviations), {ABOVE_OWN:.0} times the reading error of the cable itself, and {ABOVE_PEERS} times the median cable"
+                "more than {MIN_LOST} of the packets and more than {MIN_PACKETS_LOST:.0}, some in each third of the time, {ABOVE_SURPLUS} times the largest surplus of any of three hundred cables (the error of readings; of fewer more, {BEYOND:.0} standard deviations), {ABOVE_OWN:.0} times the reading error of the cable itself, and {ABOVE_PEERS} times the median cable"
             ),
             clears: "As many packets arrive as are sent.",
         }
@@ -423,10 +424,10 @@ fn one(view: &View<'_>, own: &Balance, limit: f64) -> Option<Evidence> {
         &UPLINK_LOSSY
     };
     let statement = format!(
-        "In {:.0} s {} ({}); the reading error of such cables is less than {}.",
+        "In {:.0} s {} ({} of both directions together); the reading error of such cables is less than {}.",
         own.seconds,
         ways.join(", "),
-        one_in(share),
+        one_in(missing(own.shares())),
         one_in(limit)
     );
     (share > 0.0).then_some(())?;
