@@ -1,9 +1,9 @@
 //! Leaves that back-pressure their hosts.
 
 use railscope_model::metric::{
-    RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_WAIT, SWITCH_PORT_ECN_MARKED,
-    SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED,
-    SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
+    NIC_PFC_PAUSE_SECONDS, RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_WAIT,
+    SWITCH_PORT_ECN_MARKED, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES,
+    SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -21,6 +21,8 @@ struct Scene {
     sent: f64,
     /// Share of the time for which a host of `a`, and the spine, pause it.
     pausing: [f64; 2],
+    /// Share of the time for which the NIC of a host of `b` pauses that leaf, where switches do not count how long they are paused.
+    elsewhere: Option<f64>,
     /// Packets that the first cable of `a` to the spine marks in ten seconds; the others mark ten.
     marked: f64,
     /// The same of its port to the first host.
@@ -38,6 +40,7 @@ const SLOWED: Scene = Scene {
     hosts: 6,
     sent: 0.6,
     pausing: [0.0; 2],
+    elsewhere: None,
     marked: 10.0,
     marked_to_host: 10.0,
     passes_on: 1.0,
@@ -49,8 +52,17 @@ fn named(scene: Scene) -> Vec<String> {
         lab.host(&format!("a{host}"), ("a", 10 + host));
         lab.host(&format!("b{host}"), ("b", 10 + host));
     }
+    let mut paused_elsewhere = 0.0;
     for round in 0..19 {
         let is_late = round >= 12;
+        if let Some(share) = scene.elsewhere {
+            paused_elsewhere += if is_late { 10.0 * share } else { 0.0 };
+            let mut reading = NodeReading::default();
+            let labels = Labels::new(["mlx5_0", "3", "transmit"]);
+            reading.push(&NIC_PFC_PAUSE_SECONDS, &labels, paused_elsewhere);
+            let history = lab.history.node_mut(&"b0".parse().expect("a name"));
+            history.ingest_reading(&reading, at(lab.seconds + 10.0));
+        }
         for (leaf, paused) in [("a", scene.paused[0]), ("b", scene.paused[1])] {
             for host in 0..6 {
                 let port = (10 + host).to_string();
@@ -65,7 +77,9 @@ fn named(scene: Scene) -> Vec<String> {
                 pause(&mut lab, leaf, &port, "transmit", share);
                 let pauses = leaf == "a" && host == 0 && is_late;
                 let share = if pauses { scene.pausing[0] } else { 0.0 };
-                pause(&mut lab, leaf, &port, "receive", share);
+                if scene.elsewhere.is_none() {
+                    pause(&mut lab, leaf, &port, "receive", share);
+                }
             }
             for port in ["1", "2", "3", "4"] {
                 let is_first = (leaf, port) == ("a", "1") && is_late;
@@ -74,7 +88,9 @@ fn named(scene: Scene) -> Vec<String> {
                 let speed = if round == 0 { SPEED } else { 0.0 };
                 lab.add(leaf, &SWITCH_PORT_SPEED, &[port], speed);
                 let share = if is_first { scene.pausing[1] } else { 0.0 };
-                pause(&mut lab, leaf, port, "receive", share);
+                if scene.elsewhere.is_none() {
+                    pause(&mut lab, leaf, port, "receive", share);
+                }
                 let marked = if is_first { scene.marked } else { 10.0 };
                 lab.add(leaf, &SWITCH_PORT_ECN_MARKED, &[port, "3"], marked);
             }
@@ -103,6 +119,11 @@ fn a_leaf_that_back_pressures_its_hosts_alone_is_named_or_the_cable_that_marks()
         ..SLOWED
     };
     assert_eq!(named(marking), ["path-slow link/a:1"]);
+    let nics_wait_for_none = Scene {
+        elsewhere: Some(0.0),
+        ..SLOWED
+    };
+    assert_eq!(named(nics_wait_for_none), ["path-slow switch/a"]);
     for (scene, why) in [
         (
             Scene { hosts: 2, ..SLOWED },
@@ -135,6 +156,13 @@ fn a_leaf_that_back_pressures_its_hosts_alone_is_named_or_the_cable_that_marks()
                 ..SLOWED
             },
             "it waits for a receiver",
+        ),
+        (
+            Scene {
+                elsewhere: Some(0.9),
+                ..SLOWED
+            },
+            "a receiver at the other leaf pauses all of the fabric",
         ),
         (
             Scene {

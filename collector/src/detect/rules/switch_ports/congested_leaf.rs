@@ -391,12 +391,11 @@ fn waits_for_none(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory), means
         }
     };
     if means == Means::Pause && waits.is_empty() {
-        for (history, device) in nics_at(view, &leaf.switch) {
-            let sent = pause_of(history).filter(|([.., direction], _)| *direction == "transmit");
-            let own = sent.filter(|([netdev, ..], _)| {
-                nic_of(history, netdev).is_some_and(|(_, nic)| nic == *device)
-            });
-            waits.extend(own.map(|(_, window)| window));
+        // Which of its ports are paused is not known: a receiver at any leaf may be who pauses them.
+        for (_, history) in view.history.fresh_nodes(view.now) {
+            let all = pause_of(history);
+            let sent = all.filter(|([.., direction], _)| *direction == "transmit");
+            waits.extend(sent.map(|(_, window)| window));
         }
     }
     let is_short = |wait: &Window<'_>| {
