@@ -2,6 +2,7 @@
 
 mod credits;
 mod drops;
+mod fallen;
 mod flapping;
 mod lost_links;
 mod pause_frames;

@@ -2,6 +2,7 @@
 
 mod cables;
 mod dark;
+mod fallen_pair;
 mod fallen_speed;
 mod interfaces;
 mod pcie;
@@ -9,6 +10,7 @@ mod pcie;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cables::Cables;
+use fallen_pair::FallenPairs;
 use fallen_speed::FallenSpeeds;
 use foldhash::fast::FixedState;
 use interfaces::FallenInterfaces;
@@ -44,6 +46,7 @@ struct DegradedLink {
     pcie: pcie::Links,
     cables: Cables,
     fallen_speeds: FallenSpeeds,
+    fallen_pairs: FallenPairs,
     fallen_interfaces: FallenInterfaces,
 }
 
@@ -74,6 +77,7 @@ impl Detector for DegradedLink {
         dark::cables_without_light(view, out);
         out.extend(self.cables.slow.iter().cloned());
         self.fallen_speeds.find(view, out);
+        self.fallen_pairs.find(view, out);
         self.fallen_interfaces.find(view, out);
         FallenInterfaces::find_slow(view, out);
         self.pcie.narrow_or_slow(view, out);
@@ -86,7 +90,7 @@ impl Detector for DegradedLink {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&class) {
             (
-                "A port is not ACTIVE, the link of an interface of a node without known RDMA ports went down, a cable is missing from the subnet or down at both of its switches, or the LLDP neighbor of a cable is silent and its port is down, although it was up before or its peers are up.",
+                "A port is not ACTIVE, the link of an interface of a node without known RDMA ports went down, a cable is missing from the subnet or down at both of its switches, two switch ports without a known cable of which each received what the other sent went down together, or the LLDP neighbor of a cable is silent and its port is down, although it was up before or its peers are up.",
                 "The port is ACTIVE again, and the subnet or LLDP shows the cable.",
             )
         } else if class == &PCIE_DEGRADED {
@@ -129,7 +133,7 @@ impl Detector for DegradedLink {
         let pcie = [slow.clone(), vec![pcie::busy()]].concat();
         vec![
             Rule::new(&PORT_DOWN, down),
-            Rule::new(&UPLINK_DOWN, Vec::new()),
+            Rule::new(&UPLINK_DOWN, fallen_pair::thresholds()),
             Rule::new(&PORT_DEGRADED, [slow, vec![fallen_speed::apart()]].concat()),
             Rule::new(&PCIE_DEGRADED, pcie),
         ]

@@ -1,0 +1,162 @@
+//! Cables between switches that no source reports: two ports that went down at the same time, each of which had received what the
+//! other sent.
+
+use std::collections::BTreeMap;
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::SwitchName;
+use railscope_model::metric::{
+    SWITCH_PORT_ENABLED, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_UP,
+};
+
+use super::{DOWN_KEPT_SECONDS, evidence};
+use crate::classes::UPLINK_DOWN;
+use crate::detect::detector::{Evidence, View};
+use crate::detect::port_series::{cable_at, link_at};
+use crate::detect::registry::Threshold;
+use crate::store::{NodeHistory, Window};
+
+/// Bytes a second that both directions carried: keep-alives of two idle ports are alike, too.
+const BUSY: f64 = 1e7;
+/// Smallest of the two rates of one direction, as a share of the largest: switches are read at different times.
+const ALIKE: f64 = 0.8;
+/// For how long rates are averaged at least.
+const SPAN_SECONDS: f64 = 30.0;
+
+/// These as thresholds.
+pub(super) fn thresholds() -> Vec<Threshold> {
+    vec![
+        Threshold::new(
+            "bytes per second in each direction of two ports that go down together",
+            BUSY,
+            "bytes/s",
+            "idle ports are alike, too (a choice)",
+        ),
+        Threshold::new(
+            "what one of them receives, compared with what the other sends",
+            ALIKE,
+            "ratio",
+            "the switches are read at different times (a choice)",
+        ),
+        Threshold::new(
+            "over at least",
+            SPAN_SECONDS,
+            "s",
+            "two readings (a choice)",
+        ),
+    ]
+}
+
+/// A switch and the name of its port.
+type Port = (SwitchName, String);
+
+/// A port that went down.
+struct Fallen {
+    port: Port,
+    /// Newest reading with the port up, and the next one.
+    between: [Timestamp; 2],
+    /// What it had sent and received, bytes per second.
+    rates: [f64; 2],
+}
+
+/// Cables that were found so, by their ends, and when: later readings no longer show it.
+#[derive(Debug, Default)]
+pub(super) struct FallenPairs(BTreeMap<[Port; 2], Timestamp>);
+
+impl FallenPairs {
+    pub(super) fn find(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let is_down = |(switch, port): &Port| {
+            let history = view.history.switch(switch);
+            history.is_some_and(|own| own.value(&SWITCH_PORT_UP, &[port]) == Some(0.0))
+        };
+        self.0.retain(|ends, since| {
+            ends.iter().all(is_down) && view.now.seconds_since(*since) <= DOWN_KEPT_SECONDS
+        });
+        let fallen = fallen(view);
+        for one in &fallen {
+            if let Some(other) = other_end(&fallen, one)
+                && one.port < other.port
+            {
+                let ends = [one, other].map(|end| end.port.clone());
+                self.0.entry(ends).or_insert(view.now);
+            }
+        }
+        for [(switch, port), (peer, far)] in self.0.keys() {
+            let ends = [(switch, port), (peer, far)];
+            let [Some(part), Some(related)] = ends.map(|(of, port)| link_at(view.fabric, of, port))
+            else {
+                continue;
+            };
+            let statement = format!(
+                "Port {port} of {switch} and port {far} of {peer} went down at the same time; each had received what the other sent."
+            );
+            let signal = SWITCH_PORT_UP.name;
+            let mut found = evidence(view, part, &UPLINK_DOWN, signal, 1.0, statement);
+            found.related.push(related);
+            out.push(found);
+        }
+    }
+}
+
+/// The only other port that may be at the other end of its cable, if that has no other either.
+fn other_end<'a>(all: &'a [Fallen], one: &Fallen) -> Option<&'a Fallen> {
+    let only = |one: &Fallen| {
+        let mut others = all.iter().filter(|other| may_be_joined(one, other));
+        others.next().filter(|_| others.next().is_none())
+    };
+    let other = only(one)?;
+    only(other).filter(|back| back.port == one.port)?;
+    Some(other)
+}
+
+fn may_be_joined(one: &Fallen, other: &Fallen) -> bool {
+    let [[up, down], [other_up, other_down]] = [one.between, other.between];
+    let are_alike = |a: f64, b: f64| a.min(b) >= ALIKE * a.max(b);
+    one.port.0 != other.port.0
+        && up.max(other_up) <= down.min(other_down)
+        && are_alike(one.rates[0], other.rates[1])
+        && are_alike(one.rates[1], other.rates[0])
+}
+
+/// Ports without a known cable that went down while they were busy.
+fn fallen(view: &View<'_>) -> Vec<Fallen> {
+    let switches = view.history.fresh_switches(view.now);
+    let ports = switches.flat_map(|(switch, history)| {
+        let moving = history.moving(&SWITCH_PORT_UP);
+        moving.filter_map(move |(labels, window)| {
+            let name = labels.values().next()?;
+            let between = fell_between(window)?;
+            if cable_at(view.fabric, switch, name).is_some() || is_disabled(history, name) {
+                return None;
+            }
+            let bytes = [&SWITCH_PORT_TRANSMIT_BYTES, &SWITCH_PORT_RECEIVE_BYTES];
+            let [sent, received] = bytes.map(|metric| {
+                let window = history.window(metric, &[name])?;
+                let rate = window.rate_until(between[0], SPAN_SECONDS)?;
+                (rate >= BUSY).then_some(rate)
+            });
+            Some(Fallen {
+                port: (switch.clone(), name.to_owned()),
+                between,
+                rates: [sent?, received?],
+            })
+        })
+    });
+    ports.collect()
+}
+
+/// The newest reading of a port that was up, and the oldest one since, if it is down.
+fn fell_between(up: Window<'_>) -> Option<[Timestamp; 2]> {
+    let mut down = None;
+    for (at, value) in up.told() {
+        if value != 0.0 {
+            return Some([at, down?]);
+        }
+        down = Some(at);
+    }
+    None
+}
+
+fn is_disabled(history: &NodeHistory, port: &str) -> bool {
+    history.value(&SWITCH_PORT_ENABLED, &[port]) == Some(0.0)
+}
