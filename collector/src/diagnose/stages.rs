@@ -15,5 +15,6 @@ pub mod posterior;
 pub(crate) mod reattribute;
 pub(crate) mod reseats;
 pub(crate) mod shared_nics;
+mod short_of_cables;
 pub(crate) mod virtual_functions;
 pub(crate) mod whole_hosts;

@@ -1,6 +1,6 @@
 //! What still shows of a fault that is over. The window of probes and transports is longer than that of the counters that named its part,
 //! so that past losses would open a separate incident once the counters are quiet; GPUs that were slow because of their
-//! host cool down one after another; receive buffers that were missing are counted for longer than their NIC is slow; a cable that is put
+//! host cool down one after another; receive buffers that were missing are counted for longer than their NIC is slow; what overflows beside lost cables is counted for longer than they are lost; a cable that is put
 //! back where it belongs loses its link once more; and a host answers again before its links are up, or before the next sweep of
 //! the subnet shows that they are.
 
@@ -18,6 +18,7 @@ use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::posterior::pci_of;
 use crate::diagnose::stages::reattribute::{late_at, paused_by};
 use crate::diagnose::stages::reseats::BOOT_SECONDS;
+use crate::diagnose::stages::short_of_cables::ShortOfCables;
 
 /// What an open incident accounts for, each with the last time.
 #[derive(Debug, Default)]
@@ -30,6 +31,7 @@ pub(crate) struct AfterEffects {
     misplaced: BTreeMap<Part, Timestamp>,
     /// Cables that were down because their host was.
     of_hosts: BTreeMap<Part, Timestamp>,
+    short: ShortOfCables,
 }
 
 /// Time within which a cable that was put back has its link.
@@ -52,12 +54,15 @@ impl AfterEffects {
             paused,
             misplaced,
             of_hosts,
+            short,
         } = self;
+        short.forget(now);
         for known in [&mut *accounted, &mut *paused, misplaced, of_hosts] {
             known.retain(|_, last| now.seconds_since(*last) <= probe_paths::WINDOW_SECONDS);
         }
         for (root, findings) in groups.iter().filter(|(root, _)| is_open(root)) {
             for Finding { evidence, .. } in findings {
+                short.note(fabric, evidence, now);
                 if matches!(root, Part::Host(_)) && evidence.class == &PORT_DOWN {
                     of_hosts.insert(evidence.part.clone(), now);
                 }
@@ -90,7 +95,8 @@ impl AfterEffects {
             let boots = boots.filter(|_| evidence.class == &PORT_DOWN);
             let boots = boots.map(|last| (last, BOOT_SECONDS));
             let mut known = explained.into_iter().chain(put_back).chain(boots);
-            known.any(|(last, window)| now.seconds_since(*last) <= window)
+            short.explains(fabric, evidence)
+                || known.any(|(last, window)| now.seconds_since(*last) <= window)
         };
         let was_late = |evidence: &Evidence| {
             let switches = late_at(fabric, evidence);

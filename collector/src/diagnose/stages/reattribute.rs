@@ -206,7 +206,7 @@ pub(crate) fn late_at(fabric: &Fabric, found: &Evidence) -> BTreeSet<Part> {
 }
 
 /// The switches at a part: itself, those that a cable joins, those that the NICs of a link or of a host are connected to.
-fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
+pub(crate) fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
     let of_nic = |nic| cabled_to(fabric, nic);
     let ids: Vec<PartId> = match part {
         Part::Switch(_) => fabric.find(part).into_iter().collect(),
