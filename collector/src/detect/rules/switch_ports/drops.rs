@@ -35,6 +35,8 @@ const MIN_DROPPING: f64 = 0.3;
 const EQUALLY: f64 = 3.0;
 /// Fewest packets that a port must have dropped, if it drops as others do, to be compared.
 const TELLING: f64 = 30.0;
+/// Least that each half of the time must show of what all of it shows.
+const OF_EACH_HALF: f64 = 0.2;
 /// Fewest switches that the ports lead to, where not all ports drop: behind fewer a queue may be common to them.
 const MIN_PEERS: usize = 3;
 /// What every switch does is the load: one must stand out by this factor.
@@ -115,6 +117,12 @@ pub(super) fn rules() -> [Rule; 2] {
             "their standard deviation is 18 %",
         ),
         Threshold::new(
+            "dropped in each half of the time",
+            OF_EACH_HALF,
+            "ratio",
+            "a switch that loses inside does so all the time (a choice)",
+        ),
+        Threshold::new(
             "switches that the ports lead to, if not all busy ports drop",
             MIN_PEERS as f64,
             "switches",
@@ -137,6 +145,8 @@ pub(super) fn rules() -> [Rule; 2] {
 struct Drops<'a> {
     switch: &'a SwitchName,
     dropped: BTreeMap<&'a str, f64>,
+    /// How many of these in the newer half of the time; none where that is one step between two readings or less.
+    newer: Option<f64>,
     /// Empty if it has dropped nothing.
     sent: BTreeMap<&'a str, f64>,
 }
@@ -146,11 +156,17 @@ impl<'a> Drops<'a> {
         // A constant counter means no drops.
         let dropped = history.moving(&SWITCH_PORT_DISCARDS);
         let dropped = dropped.filter(|(labels, _)| labels.values().nth(1) == Some("transmit"));
-        let dropped: BTreeMap<_, _> = dropped.filter_map(rise).collect();
+        let windows: Vec<_> = dropped.collect();
+        let newer = windows
+            .iter()
+            .filter_map(|(_, window)| window.increase(WINDOW_SECONDS / 2.0));
+        let newer = newer.map(|half| half.amount).reduce(|a, b| a + b);
+        let dropped: BTreeMap<_, _> = windows.into_iter().filter_map(rise).collect();
         let drops = dropped.values().any(|packets| *packets > 0.0);
         Self {
             switch,
             dropped,
+            newer,
             sent: if drops {
                 sent(history)
             } else {
@@ -163,6 +179,13 @@ impl<'a> Drops<'a> {
     fn all(&self) -> (f64, f64) {
         let [dropped, sent]: [f64; 2] = [&self.dropped, &self.sent].map(|of| of.values().sum());
         (dropped, dropped / (sent + dropped).max(1.0))
+    }
+
+    /// Whether it dropped in both halves of the time: what another switch sends while its cables are lost overflows for a moment.
+    fn are_steady(&self) -> bool {
+        let (all, _) = self.all();
+        self.newer
+            .is_none_or(|newer| newer.min(all - newer) >= OF_EACH_HALF * all)
     }
 
     /// Ports that dropped, of those that sent or dropped.
@@ -239,7 +262,7 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
         if !many || dropped < MIN_DROPPED || share <= ABOVE_PEERS * usual {
             continue;
         }
-        let equally = share > MAX_LOST_INSIDE && loses_inside(view, &drops);
+        let equally = share > MAX_LOST_INSIDE && drops.are_steady() && loses_inside(view, &drops);
         if !equally && share <= MAX_DROPPED {
             continue;
         }
