@@ -325,20 +325,38 @@ fn a_cable_between_switches_that_infiniband_exporter_no_longer_lists_is_down_unt
 /// node_exporter relates no interface to an RDMA device; the addresses in the names of interfaces are in the order of the devices.
 #[test]
 fn a_switch_that_names_interfaces_by_their_places_has_cables_to_rdma_devices() {
+    let interfaces = ["enp24s0f0np0", "enp64s0f0np0"];
+    assert_eq!(cable_of(&interfaces, "enp64s0f0np0"), ["link/n1:mlx5_1/1"]);
+}
+
+/// lldpd calls a port by its MAC address unless it is configured otherwise.
+#[test]
+fn a_switch_that_names_interfaces_by_their_mac_addresses_has_cables_to_rdma_devices() {
+    let interfaces = ["benic1p1", "benic2p1"];
+    assert_eq!(
+        cable_of(&interfaces, "b8:3f:d2:00:00:01"),
+        ["link/n1:mlx5_1/1"]
+    );
+    assert_eq!(cable_of(&interfaces, "b8:3f:d2:00:00:07"), [""; 0]);
+}
+
+/// The cable from a leaf to a host with these interfaces, whose LLDP names one of them so.
+fn cable_of(interfaces: &[&str], port: &str) -> Vec<String> {
     let mut analyzer = Analyzer::default();
     let at = Timestamp(1000);
     let mut node = String::new();
-    for (number, place) in [24, 64].into_iter().enumerate() {
+    for (number, interface) in interfaces.iter().enumerate() {
         node += &format!(
             "node_infiniband_info{{device=\"mlx5_{number}\",board_id=\"b\",firmware_version=\"28\",hca_type=\"MT4129\"}} 1\n\
              node_infiniband_state_id{{device=\"mlx5_{number}\",port=\"1\"}} 4\n\
              node_infiniband_rate_bytes_per_second{{device=\"mlx5_{number}\",port=\"1\"}} 25000000000\n\
-             node_network_carrier{{device=\"enp{place}s0f0np0\"}} 1\n\
-             node_network_mtu_bytes{{device=\"enp{place}s0f0np0\"}} 9000\n\
-             node_network_speed_bytes{{device=\"enp{place}s0f0np0\"}} 25000000000\n"
+             node_network_info{{device=\"{interface}\",address=\"b8:3f:d2:00:00:0{number}\",operstate=\"up\"}} 1\n\
+             node_network_carrier{{device=\"{interface}\"}} 1\n\
+             node_network_mtu_bytes{{device=\"{interface}\"}} 9000\n\
+             node_network_speed_bytes{{device=\"{interface}\"}} 25000000000\n"
         );
     }
-    let leaf = neighbor("Ethernet17/1", "n1", "enp64s0f0np0");
+    let leaf = neighbor("Ethernet17/1", "n1", port);
     for (kind, about, text) in [
         (
             "node_exporter",
@@ -355,5 +373,5 @@ fn a_switch_that_names_interfaces_by_their_places_has_cables_to_rdma_devices() {
         let mut translator = Translator::new(mapping.expect("built in"), Some(about));
         take_up(&mut analyzer, translator.translate(text, at), at);
     }
-    assert_eq!(cables_of(&analyzer.tick(at)), ["link/n1:mlx5_1/1"]);
+    cables_of(&analyzer.tick(at))
 }

@@ -7,8 +7,8 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part, PciAddress, PortName, RdmaDevice, SwitchName};
 use railscope_model::label;
 use railscope_model::metric::{
-    GPU, LLDP_NEIGHBOR, Metric, NIC, NIC_CARRIER, NIC_SPEED, PCIE_PATH, RDMA_PORT, RDMA_PORT_UP,
-    SWITCH_PORT_SPEED, SWITCH_PORT_UP,
+    GPU, LLDP_NEIGHBOR, Metric, NIC, NIC_ADDRESS, NIC_CARRIER, NIC_SPEED, PCIE_PATH, RDMA_PORT,
+    RDMA_PORT_UP, SWITCH_PORT_SPEED, SWITCH_PORT_UP,
 };
 use railscope_model::reading::Labels;
 use railscope_model::units::LinkSpeed;
@@ -251,8 +251,8 @@ pub fn host_words<'a>(placed: &Placed<'a>) -> Option<HostWords<'a>> {
     let mut words = HostWords {
         host,
         heard: Vec::new(),
+        addresses: addresses(history, &ports, &interfaces),
         interfaces,
-        addresses: addresses(history, &ports),
         slow: 0,
         silent: 0,
     };
@@ -287,9 +287,20 @@ pub fn host_words<'a>(placed: &Placed<'a>) -> Option<HostWords<'a>> {
     Some(words)
 }
 
-/// MAC addresses in the GUIDs of ports.
-fn addresses(history: &NodeHistory, ports: &[Port<'_>]) -> Vec<(Mac, End)> {
-    let mut addresses = Vec::new();
+/// MAC addresses of interfaces, and those in the GUIDs of ports.
+fn addresses(
+    history: &NodeHistory,
+    ports: &[Port<'_>],
+    interfaces: &Interfaces<'_>,
+) -> Vec<(Mac, End)> {
+    let named = history.series(&NIC_ADDRESS).filter_map(|(labels, _)| {
+        let end = interfaces.get(labels.get(label!(NIC_ADDRESS, "netdev"))?)?;
+        Some((
+            Mac::read(labels.get(label!(NIC_ADDRESS, "address"))?)?,
+            *end,
+        ))
+    });
+    let mut addresses: Vec<_> = named.collect();
     for (labels, _) in history.series(&RDMA_PORT) {
         let device = labels.get(label!(RDMA_PORT, "device"));
         if let Some(port) = ports.iter().find(|port| Some(port.device) == device) {

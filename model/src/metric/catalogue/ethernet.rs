@@ -67,6 +67,8 @@ catalogue! {
         "Events of the cable or optical module: bus_stuck, high_temperature, shorted, unplugged.";
     Exporter Full Info NIC = "railscope_nic_info" (netdev, pci, device, driver, numa_node)
         "Identity of the network interface; device is its RDMA device.";
+    Exporter Full Info NIC_ADDRESS = "railscope_nic_address_info" (netdev, address)
+        "MAC address of the network interface; only from node_exporter. Railscope's exporter exports GUIDs, which contain it.";
     Exporter Full Gauge NIC_CARRIER = "railscope_nic_carrier" (netdev)
         "1 if the link is up. Absent while the interface is administratively down.";
     Exporter Full Counter NIC_CARRIER_CHANGES = "railscope_nic_carrier_changes_total" (netdev)
