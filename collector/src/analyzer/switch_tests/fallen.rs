@@ -52,7 +52,7 @@ fn two_ports_that_go_down_together_have_a_cable_if_each_received_what_the_other_
         named(&[OF_LEAF, OF_SPINE]),
         ["uplink-down link/leaf[Eth1/31]"]
     );
-    let none: [(&[Fall], &str); 5] = [
+    let none: [(&[Fall], &str); 6] = [
         (&[OF_LEAF], "a host may have been switched off"),
         (
             &[OF_LEAF, ("spine", "Eth1/3", 14, [FEW, MANY])],
@@ -72,6 +72,10 @@ fn two_ports_that_go_down_together_have_a_cable_if_each_received_what_the_other_
         (
             &[OF_LEAF, OF_SPINE, ("spine", "Eth1/4", 12, [FEW, MANY])],
             "which of two is not known",
+        ),
+        (
+            &[OF_LEAF, OF_SPINE, ("other", "Eth1/9", 12, [1e6, 1e6])],
+            "a switch or a host between them failed",
         ),
     ];
     for (falls, why) in none {

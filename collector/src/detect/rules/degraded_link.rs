@@ -91,7 +91,7 @@ impl Detector for DegradedLink {
         let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&class) {
             (
                 "A port is not ACTIVE, the link of an interface of a node without known RDMA ports went down, a cable is missing from the subnet or down at both of its switches, two switch ports without a known cable of which each received what the other sent went down together, or the LLDP neighbor of a cable is silent and its port is down, although it was up before or its peers are up.",
-                "The port is ACTIVE again, and the subnet or LLDP shows the cable.",
+                "The port is ACTIVE again, and the subnet or LLDP shows the cable; or both switch ports are up again.",
             )
         } else if class == &PCIE_DEGRADED {
             (

@@ -1,12 +1,13 @@
-//! Cables between switches that no source reports: two ports that went down at the same time, each of which had received what the
-//! other sent.
+//! Cables between switches that no source reports: the only two ports that went down at a time, each of which had received what the
+//! other sent. A switch or a host that fails takes more ports with it, or one.
 
 use std::collections::BTreeMap;
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::SwitchName;
 use railscope_model::metric::{
-    SWITCH_PORT_ENABLED, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_UP,
+    NIC_CARRIER, RDMA_PORT_UP, SWITCH_PORT_ENABLED, SWITCH_PORT_RECEIVE_BYTES,
+    SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_UP,
 };
 
 use super::{DOWN_KEPT_SECONDS, evidence};
@@ -22,6 +23,9 @@ const BUSY: f64 = 1e7;
 const ALIKE: f64 = 0.8;
 /// For how long rates are averaged at least.
 const SPAN_SECONDS: f64 = 30.0;
+
+/// Most ports that are compared: where more go down, more than a cable has failed.
+const MOST: usize = 64;
 
 /// These as thresholds.
 pub(super) fn thresholds() -> Vec<Threshold> {
@@ -42,7 +46,13 @@ pub(super) fn thresholds() -> Vec<Threshold> {
             "over at least",
             SPAN_SECONDS,
             "s",
-            "two readings (a choice)",
+            "one reading may be off (a choice)",
+        ),
+        Threshold::new(
+            "ports that are compared at most",
+            MOST as f64,
+            "ports",
+            "where more go down, more than a cable has failed (a choice)",
         ),
     ]
 }
@@ -76,6 +86,8 @@ impl FallenPairs {
         for one in &fallen {
             if let Some(other) = other_end(&fallen, one)
                 && one.port < other.port
+                && have_been_read_since(view, [one, other])
+                && !a_host_failed_with(view, [one, other])
             {
                 let ends = [one, other].map(|end| end.port.clone());
                 self.0.entry(ends).or_insert(view.now);
@@ -98,27 +110,53 @@ impl FallenPairs {
     }
 }
 
-/// The only other port that may be at the other end of its cable, if that has no other either.
+/// The only other port that went down with this one, if it may be at the other end of its cable.
 fn other_end<'a>(all: &'a [Fallen], one: &Fallen) -> Option<&'a Fallen> {
     let only = |one: &Fallen| {
-        let mut others = all.iter().filter(|other| may_be_joined(one, other));
+        let with = |other: &&Fallen| other.port != one.port && fell_together(one, other);
+        let mut others = all.iter().filter(with);
         others.next().filter(|_| others.next().is_none())
     };
     let other = only(one)?;
     only(other).filter(|back| back.port == one.port)?;
-    Some(other)
+    may_be_joined(one, other).then_some(other)
+}
+
+fn fell_together(one: &Fallen, other: &Fallen) -> bool {
+    let [[up, down], [other_up, other_down]] = [one.between, other.between];
+    up.max(other_up) <= down.min(other_down)
 }
 
 fn may_be_joined(one: &Fallen, other: &Fallen) -> bool {
-    let [[up, down], [other_up, other_down]] = [one.between, other.between];
     let are_alike = |a: f64, b: f64| a.min(b) >= ALIKE * a.max(b);
     one.port.0 != other.port.0
-        && up.max(other_up) <= down.min(other_down)
+        && [one, other]
+            .iter()
+            .all(|end| end.rates.iter().all(|rate| *rate >= BUSY))
         && are_alike(one.rates[0], other.rates[1])
         && are_alike(one.rates[1], other.rates[0])
 }
 
-/// Ports without a known cable that went down while they were busy.
+/// Whether every switch that still reports has done so since: another port may have gone down with them.
+fn have_been_read_since(view: &View<'_>, ends: [&Fallen; 2]) -> bool {
+    let down = ends.map(|end| end.between[1]).into_iter().max();
+    let mut switches = view.history.fresh_switches(view.now);
+    switches.all(|(_, history)| history.heard() >= down)
+}
+
+/// Whether a host lost a port, or stopped reporting, when they went down.
+fn a_host_failed_with(view: &View<'_>, ends: [&Fallen; 2]) -> bool {
+    let up = ends.map(|end| end.between[0]).into_iter().max();
+    view.history.nodes().any(|(_, history)| {
+        let is_silent = !history.is_current(view.now) && history.heard() >= up;
+        let ports = [&RDMA_PORT_UP, &NIC_CARRIER].map(|metric| history.moving(metric));
+        let fell =
+            |window: Window<'_>| fell_between(window).is_some_and(|[_, down]| Some(down) >= up);
+        is_silent || ports.into_iter().flatten().any(|(_, window)| fell(window))
+    })
+}
+
+/// Ports without a known cable that went down; none where they are too many.
 fn fallen(view: &View<'_>) -> Vec<Fallen> {
     let switches = view.history.fresh_switches(view.now);
     let ports = switches.flat_map(|(switch, history)| {
@@ -132,17 +170,21 @@ fn fallen(view: &View<'_>) -> Vec<Fallen> {
             let bytes = [&SWITCH_PORT_TRANSMIT_BYTES, &SWITCH_PORT_RECEIVE_BYTES];
             let [sent, received] = bytes.map(|metric| {
                 let window = history.window(metric, &[name])?;
-                let rate = window.rate_until(between[0], SPAN_SECONDS)?;
-                (rate >= BUSY).then_some(rate)
+                window.rate_until(between[0], SPAN_SECONDS)
             });
             Some(Fallen {
                 port: (switch.clone(), name.to_owned()),
                 between,
-                rates: [sent?, received?],
+                rates: [sent.unwrap_or(0.0), received.unwrap_or(0.0)],
             })
         })
     });
-    ports.collect()
+    let ports: Vec<_> = ports.take(MOST + 1).collect();
+    if ports.len() > MOST {
+        Vec::new()
+    } else {
+        ports
+    }
 }
 
 /// The newest reading of a port that was up, and the oldest one since, if it is down.
