@@ -249,6 +249,14 @@ mod tests {
              railscope_nic_mtu_bytes{netdev=\"benic1p1\"} 9000\n\
              railscope_nic_mtu_bytes{netdev=\"benic2p1\"} 9000\n";
         assert_eq!(device_on(page, "benic2p1").as_deref(), Some("mlx5_1"));
+        // Numbers of slots, and two ports of a card.
+        let of_slots = page.replace("benic", "p");
+        assert_eq!(device_on(&of_slots, "p2p1"), None);
+        let of_ports = page.to_owned() + &interface("benic2p2");
+        assert_eq!(device_on(&of_ports, "benic2p2"), None);
+        // Those with equal numbers are preferred.
+        let both = format!("{all}{}{}", interface("vlan1"), interface("vlan2"));
+        assert_eq!(device_of("rdma", &both).as_deref(), Some("mlx5_1"));
         let of_kernel = fast.replace("rdma0", "eth0");
         assert_eq!(device_of("eth", &of_kernel), None);
     }

@@ -41,16 +41,21 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
 }
 
 /// The RDMA device of the same number, where the interfaces of one family, such as `rdma0` to `rdma7`, have the numbers of all RDMA
-/// devices, those of no other family do, and where speeds are known, some at least, each has that of its device. Both may
-/// count from another number: the first of `benic1p1` to `benic8p1` is `mlx5_0`. Not by names of
-/// the kernel, which numbers interfaces of all drivers, nor by systemd's, whose last number is a slot or a function.
+/// devices, those of no other family do, and where speeds are known, some at least, each has that of its device. Where no family
+/// has, one that counts from 1 if the devices count from 0: the first of `benic1p1` to `benic8p1` is `mlx5_0`. Not by names of
+/// the kernel, which numbers interfaces of all drivers, nor by those of systemd and biosdevname, whose last number is a slot, a
+/// function or a port.
 pub(super) fn numbered_alike<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a str> {
     let (family, number) = numbered(netdev)
-        .filter(|(family, _)| !["eth", "ib"].contains(family) && !family.starts_with("en"))?;
+        .filter(|(family, _)| !["eth", "ib", "p"].contains(family) && !family.starts_with("en"))?;
     let mut families: BTreeMap<&str, BTreeMap<u32, &str>> = BTreeMap::new();
     for name in interfaces(history) {
-        if let Some((family, number)) = numbered(name) {
-            families.entry(family).or_default().insert(number, name);
+        if let Some((of, number)) = numbered(name)
+            && let Some(_) = families.entry(of).or_default().insert(number, name)
+            && of == family
+        {
+            // Two ports of one card.
+            return None;
         }
     }
     let named: BTreeSet<&str> = devices(history).collect();
@@ -59,7 +64,17 @@ pub(super) fn numbered_alike<'a>(history: &'a NodeHistory, netdev: &str) -> Opti
         .map(|device| Some((numbered(device)?.1, *device)))
         .collect();
     let all = all.filter(|all| all.len() == named.len() && all.len() > 1)?;
-    families.retain(|_, interfaces| from_first(interfaces).eq(from_first(&all)));
+    let has_numbers = |interfaces: &BTreeMap<u32, &str>, first: u32| {
+        interfaces
+            .keys()
+            .copied()
+            .eq(all.keys().map(|number| number + first))
+    };
+    let from = u32::from(!families.values().any(|of| has_numbers(of, 0)));
+    if from == 1 && !all.contains_key(&0) {
+        return None;
+    }
+    families.retain(|_, interfaces| has_numbers(interfaces, from));
     let interfaces = families.get(family).filter(|_| families.len() == 1)?;
     let as_fast = interfaces
         .values()
@@ -70,14 +85,9 @@ pub(super) fn numbered_alike<'a>(history: &'a NodeHistory, netdev: &str) -> Opti
             Some(of_interface == of_device)
         });
     let is_alike = as_fast.reduce(|all, as_fast| all && as_fast)?;
-    let place = interfaces.keys().position(|one| *one == number)?;
-    all.into_values().nth(place).filter(|_| is_alike)
-}
-
-/// Numbers, counted from the first.
-fn from_first<'a>(numbered: &'a BTreeMap<u32, &str>) -> impl Iterator<Item = u32> + 'a {
-    let first = numbered.keys().next().copied().unwrap_or(0);
-    numbered.keys().map(move |number| number - first)
+    all.get(&number.checked_sub(from)?)
+        .copied()
+        .filter(|_| is_alike)
 }
 
 /// The only RDMA device of a node, where this is its only interface with a named port, and as fast.
