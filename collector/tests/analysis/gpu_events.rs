@@ -71,7 +71,7 @@ fn a_gpu_that_was_missing_before_the_collector_started_is_lost() {
 fn a_gpu_that_is_still_missing_after_a_restart_of_its_node_is_the_same_one() {
     let mut analyzer = Analyzer::default();
     let mut ever = BTreeSet::new();
-    for seconds in (0..700).step_by(5) {
+    for seconds in (0..1_600).step_by(5) {
         for index in 0..NODES {
             let text = match (index, seconds) {
                 (3, 300..500) => continue,

@@ -111,6 +111,13 @@ impl Detector for GpuPresence {
             if !missing.is_empty() {
                 self.missed.insert(node.clone(), (missing, view.now));
             }
+            // All may be back, or the others have been renumbered.
+            let is_absent = |gpu: &GpuIndex| known.present.iter().all(|(_, had)| had.index != *gpu);
+            let still = self.missed.remove(node).map(|(gpus, _)| gpus);
+            let still = still.filter(|gpus| gpus.iter().all(is_absent));
+            if let Some(gpus) = still {
+                self.missed.insert(node.clone(), (gpus, view.now));
+            }
             let missed = self.missed.get(node).map(|(gpus, _)| &gpus[..]);
             known.missing(usual, missed, (node, history, view), out);
         }

@@ -94,7 +94,7 @@ pub(super) const CATALOGUE: &[Xid] = &[
     row(
         151,
         &GPU_ERROR,
-        "the GPU failed in its virtual machine",
+        "key rotation failed (confidential computing)",
         "restart the virtual machine",
     ),
     row(155, &GPU_ERROR, "NVLink software definition error", RESET),
