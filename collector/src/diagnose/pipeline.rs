@@ -21,7 +21,6 @@ use crate::diagnose::stages::lost_links::{Earlier, FLAP_TOGETHER_SECONDS};
 use crate::diagnose::stages::maintenance::{Window, mark};
 use crate::diagnose::stages::mass_link_loss::Storms;
 use crate::diagnose::stages::nvlink_switches::{self, Bond};
-use crate::diagnose::stages::open_slots;
 use crate::diagnose::stages::reseats::Reseats;
 use crate::diagnose::stages::virtual_functions;
 use crate::fabric::Routes;
@@ -204,10 +203,9 @@ impl Tracker {
             waiting.extend(gpus.into_iter().chain(ports));
         }
         let suspects = &self.suspects;
-        let is_open = |part: &Part| suspects.get(part).is_some_and(|suspect| suspect.open);
-        open_slots::join(fabric, &mut groups, is_open);
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
         let named: BTreeSet<_> = groups.keys().cloned().collect();
+        let is_open = |part: &Part| suspects.get(part).is_some_and(|suspect| suspect.open);
         let after = self.after_effects.among(fabric, &groups, is_open, now);
         let mut certain = proven(fabric, (history, now), &groups);
         if self.left_out.has(Step::Proof) || !may_open {

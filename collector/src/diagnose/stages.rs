@@ -10,7 +10,6 @@ pub(crate) mod lost_links;
 pub mod maintenance;
 pub mod mass_link_loss;
 pub(crate) mod nvlink_switches;
-pub(crate) mod open_slots;
 pub mod posterior;
 pub(crate) mod reattribute;
 pub(crate) mod reseats;

@@ -11,7 +11,7 @@ use railscope_model::identity::Part;
 use railscope_model::metric::SWITCH_PORT_ECN_MARKED;
 
 use crate::classes::signs::is_of_ends;
-use crate::classes::{LINK_ERRORS, MISCABLED_RAIL, PORT_DOWN, RECEIVER_NOT_READY};
+use crate::classes::{LINK_ERRORS, MISCABLED_RAIL, PORT_DOWN, RECEIVER_NOT_READY, UPLINK_DOWN};
 use crate::detect::detector::Evidence;
 use crate::detect::rules::{error_counters, probe_paths, slow_gpu, slow_receiver};
 use crate::diagnose::incident::Finding;
@@ -29,6 +29,8 @@ pub(crate) struct AfterEffects {
     paused: BTreeMap<Part, Timestamp>,
     /// Cables that were where they do not belong.
     misplaced: BTreeMap<Part, Timestamp>,
+    /// NICs whose PCIe link was slow.
+    behind_links: BTreeMap<Part, Timestamp>,
     /// Cables that were down because their host was.
     of_hosts: BTreeMap<Part, Timestamp>,
     short: ShortOfCables,
@@ -53,17 +55,28 @@ impl AfterEffects {
             accounted,
             paused,
             misplaced,
+            behind_links,
             of_hosts,
             short,
         } = self;
         short.forget(now);
-        for known in [&mut *accounted, &mut *paused, misplaced, of_hosts] {
+        for known in [
+            &mut *accounted,
+            &mut *paused,
+            misplaced,
+            behind_links,
+            of_hosts,
+        ] {
             known.retain(|_, last| now.seconds_since(*last) <= probe_paths::WINDOW_SECONDS);
         }
         for (root, findings) in groups.iter().filter(|(root, _)| is_open(root)) {
             for Finding { evidence, .. } in findings {
-                short.note(fabric, evidence, now);
-                if matches!(root, Part::Host(_)) && evidence.class == &PORT_DOWN {
+                let is_lost = [&PORT_DOWN, &UPLINK_DOWN].contains(&evidence.class);
+                if is_lost && matches!(evidence.part, Part::SwitchLink(..)) {
+                    short.note(fabric, evidence, now);
+                }
+                let is_cable = matches!(evidence.part, Part::HostLink(..));
+                if matches!(root, Part::Host(_)) && is_cable && evidence.class == &PORT_DOWN {
                     of_hosts.insert(evidence.part.clone(), now);
                 }
                 if evidence.part != *root || window_of(evidence).is_none() {
@@ -78,7 +91,7 @@ impl AfterEffects {
                     let nics = fabric
                         .nics(node)
                         .filter(|nic| pci_of(fabric, *nic) == Some(*pci));
-                    accounted.extend(nics.map(|nic| (fabric.vertex(nic).part.clone(), now)));
+                    behind_links.extend(nics.map(|nic| (fabric.vertex(nic).part.clone(), now)));
                 }
                 if evidence.class == &MISCABLED_RAIL {
                     let cables = evidence.related.iter().chain([&evidence.part]);
@@ -91,11 +104,16 @@ impl AfterEffects {
         let is_remaining = |root: &Part, evidence: &Evidence| {
             let explained = accounted.get(root).zip(window_of(evidence));
             let put_back = misplaced.get(&evidence.part).zip(window_of_cable(evidence));
+            let read_late = behind_links
+                .get(root)
+                .filter(|_| evidence.detector == slow_receiver::NAME);
+            let read_late = read_late.map(|last| (last, probe_paths::WINDOW_SECONDS));
             let boots = of_hosts.get(&evidence.part);
             let boots = boots.filter(|_| evidence.class == &PORT_DOWN);
             let boots = boots.map(|last| (last, BOOT_SECONDS));
-            let mut known = explained.into_iter().chain(put_back).chain(boots);
-            short.explains(fabric, evidence)
+            let known = explained.into_iter().chain(put_back);
+            let mut known = known.chain(read_late).chain(boots);
+            short.explains(fabric, evidence, now)
                 || known.any(|(last, window)| now.seconds_since(*last) <= window)
         };
         let was_late = |evidence: &Evidence| {
@@ -324,7 +342,11 @@ mod tests {
         let both = both.flat_map(|(_, found)| found).collect();
         assert!(!after(BTreeMap::from([(part(PCIE), both)]), true, 10));
         assert!(after(unready(), false, 130) && !after(unready(), false, 131));
-        assert!(!after(slow(NIC), false, 41), "it is still slow");
+        assert!(
+            after(slow(NIC), false, 160),
+            "by a switch that is read once a minute"
+        );
+        assert!(!after(slow(NIC), false, 161), "it is still slow");
     }
 
     #[test]

@@ -1,63 +1,86 @@
-//! Drops where cables are lost: what went over these goes over the others, and overflows there.
+//! Drops at switches that have lost many of their cables to other switches: what went over these goes over the others, and overflows there.
 
 use std::collections::BTreeMap;
 
-use railscope_model::fabric::{Fabric, Timestamp};
+use railscope_model::fabric::{Fabric, Neighbor, PartId, Timestamp};
 use railscope_model::identity::Part;
 use railscope_model::metric::SWITCH_PORT_DISCARDS;
 
-use crate::classes::{PORT_DOWN, UPLINK_DOWN};
 use crate::detect::detector::Evidence;
 use crate::diagnose::stages::reattribute::leaves_of;
 
 /// For how long drops are counted after the cables are back: windows of the detectors, and readings that are a minute apart.
-const SECONDS: f64 = 120.0;
+const KEPT_SECONDS: f64 = 120.0;
+/// For how long drops are those of lost cables: what drops for longer is a fault that persists (a choice).
+const LONGEST_SECONDS: f64 = 900.0;
+/// Share of its cables to other switches from which a switch is short of them: less adds little to the others (a choice).
+const MANY: f64 = 0.125;
+/// Share of the switches next to one that are short of cables, from which it carries what went elsewhere (a choice).
+const MOST: f64 = 0.5;
 
-/// Switches that lost cables to other switches, each with the last time.
+/// Switches that are short of cables, with the first and the last time.
 #[derive(Debug, Default)]
-pub(super) struct ShortOfCables(BTreeMap<Part, Timestamp>);
+pub(super) struct ShortOfCables(BTreeMap<Part, [Timestamp; 2]>);
 
 impl ShortOfCables {
     pub(super) fn forget(&mut self, now: Timestamp) {
-        self.0.retain(|_, last| now.seconds_since(*last) <= SECONDS);
+        self.0
+            .retain(|_, [_, last]| now.seconds_since(*last) <= KEPT_SECONDS);
     }
 
-    /// Notes what an open incident shows.
-    pub(super) fn note(&mut self, fabric: &Fabric, found: &Evidence, now: Timestamp) {
-        let is_lost = [&PORT_DOWN, &UPLINK_DOWN].contains(&found.class);
-        if is_lost && matches!(found.part, Part::SwitchLink(..)) {
-            let ends = leaves_of(fabric, &found.part).into_iter();
-            self.0.extend(ends.map(|switch| (switch, now)));
+    /// Notes the switches at a lost cable of an open incident that have lost many.
+    pub(super) fn note(&mut self, fabric: &Fabric, lost: &Evidence, now: Timestamp) {
+        for switch in leaves_of(fabric, &lost.part) {
+            let Some(id) = fabric.find(&switch) else {
+                continue;
+            };
+            let cables: Vec<bool> = between_switches(fabric, id)
+                .map(|near| near.link.is_present())
+                .collect();
+            let missing = cables.iter().filter(|is_present| !**is_present).count();
+            if missing as f64 >= MANY * cables.len() as f64 {
+                self.0.entry(switch).or_insert([now; 2])[1] = now;
+            }
         }
     }
 
-    /// Whether these are drops at such a switch, at a cable of one, or at a switch next to one.
-    pub(super) fn explains(&self, fabric: &Fabric, found: &Evidence) -> bool {
+    /// Whether these are drops at such a switch, at a cable of one, or at a switch that most are next to.
+    pub(super) fn explains(&self, fabric: &Fabric, found: &Evidence, now: Timestamp) -> bool {
         if self.0.is_empty() || found.signal != SWITCH_PORT_DISCARDS.name {
             return false;
         }
-        let near = |part: &Part| {
-            let peers = fabric
-                .find(part)
-                .into_iter()
-                .flat_map(|id| fabric.cables(id));
-            peers.map(|near| &fabric.vertex(near.peer).part)
+        let is_short = |part: &Part| {
+            let known = self.0.get(part);
+            known.is_some_and(|[first, _]| now.seconds_since(*first) <= LONGEST_SECONDS)
+        };
+        let is_next_to_most = |id: PartId| {
+            let peers = between_switches(fabric, id).map(|near| &fabric.vertex(near.peer).part);
+            let short: Vec<bool> = peers.map(is_short).collect();
+            let count = short.iter().filter(|is_short| **is_short).count();
+            count > 0 && count as f64 >= MOST * short.len() as f64
         };
         let at = leaves_of(fabric, &found.part);
-        at.iter().any(|switch| {
-            self.0.contains_key(switch) || near(switch).any(|peer| self.0.contains_key(peer))
-        })
+        at.iter().any(is_short)
+            || matches!(found.part, Part::Switch(_))
+                && fabric.find(&found.part).is_some_and(is_next_to_most)
     }
+}
+
+/// Cables of a switch to other switches, lost ones included.
+fn between_switches(fabric: &Fabric, switch: PartId) -> impl Iterator<Item = Neighbor<'_>> {
+    let cables = fabric.cables(switch);
+    cables.filter(|near| matches!(fabric.vertex(near.peer).part, Part::Switch(_)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::classes::{LINK_ERRORS, PATH_SLOW, UPLINK_LOSSY};
-    use crate::detect::found::{found, part};
-    use railscope_model::fabric::{Equipment, Link, Witness};
+    use railscope_model::fabric::{Equipment, Link, Presence, Sighting, Witness};
 
-    /// Leaves `a` and `b` with a cable to each of the spines `s` and `t`, and a switch `far` with one to `other`.
+    use super::*;
+    use crate::classes::{PATH_SLOW, UPLINK_DOWN, UPLINK_LOSSY};
+    use crate::detect::found::{found, part};
+
+    /// Leaves `a` and `b` with cables to the spines `s` and `t`, of which those to `s` are lost, and a switch `far` with one to `other`.
     fn fabric() -> Fabric {
         let mut fabric = Fabric::default();
         let cables = [
@@ -68,7 +91,7 @@ mod tests {
             ("far", 1, "other", 1),
         ];
         for (one, port, other, far) in cables {
-            let [one, other] = [one, other].map(|name| {
+            let [one, other_end] = [one, other].map(|name| {
                 let equipment = Equipment::Switch {
                     guid: None,
                     ports: 0,
@@ -76,8 +99,13 @@ mod tests {
                 };
                 fabric.upsert(part(&format!("switch/{name}")), equipment)
             });
-            let link = Link::cable((port, far), None, Witness::Subnet, Timestamp(0));
-            fabric.connect(one, other, link);
+            let mut link = Link::cable((port, far), None, Witness::Subnet, Timestamp(0));
+            if other == "s" {
+                let (at, says) = (Timestamp(0), Presence::Lost);
+                link.seen_by
+                    .set(Witness::Subnet, Some(Sighting { at, says }));
+            }
+            fabric.connect(one, other_end, link);
         }
         fabric
     }
@@ -85,7 +113,7 @@ mod tests {
     #[test]
     fn drops_near_lost_cables_are_of_these_while_they_are_lost_and_shortly_after() {
         let fabric = fabric();
-        let lost = found("degraded-link", &UPLINK_DOWN, "link/a:1", &[]).evidence;
+        let lost = |on: &str| found("degraded-link", &UPLINK_DOWN, on, &[]).evidence;
         let drops = |on: &str| {
             let mut found = found("switch-ports", &UPLINK_LOSSY, on, &[]).evidence;
             found.signal = SWITCH_PORT_DISCARDS.name;
@@ -93,21 +121,32 @@ mod tests {
         };
         let at = |seconds: u64| Timestamp(seconds * 1_000);
         let mut short = ShortOfCables::default();
-        assert!(!short.explains(&fabric, &drops("switch/t")));
-        short.note(&fabric, &lost, at(10));
-        for near in ["switch/a", "switch/t", "link/a:2", "link/b:1"] {
-            assert!(short.explains(&fabric, &drops(near)), "{near}");
+        let t = || drops("switch/t");
+        assert!(!short.explains(&fabric, &t(), at(0)));
+        for cable in ["link/a:1", "link/b:1"] {
+            short.note(&fabric, &lost(cable), at(10));
         }
-        assert!(!short.explains(&fabric, &drops("switch/far")));
+        for near in ["switch/a", "switch/t", "link/a:2"] {
+            assert!(short.explains(&fabric, &drops(near), at(10)), "{near}");
+        }
+        assert!(!short.explains(&fabric, &drops("switch/far"), at(10)));
         let late = found("probe-paths", &PATH_SLOW, "switch/t", &[]).evidence;
-        assert!(!short.explains(&fabric, &late), "no drops");
+        assert!(!short.explains(&fabric, &late, at(10)), "no drops");
         short.forget(at(130));
-        assert!(short.explains(&fabric, &drops("switch/t")));
+        assert!(short.explains(&fabric, &t(), at(130)));
         short.forget(at(131));
-        assert!(!short.explains(&fabric, &drops("switch/t")));
+        assert!(!short.explains(&fabric, &t(), at(131)));
 
-        let errors = found("error-counters", &LINK_ERRORS, "link/a:1", &[]).evidence;
-        short.note(&fabric, &errors, at(140));
-        assert!(!short.explains(&fabric, &drops("switch/t")), "it is there");
+        short.note(&fabric, &lost("link/far:1"), at(140));
+        let far = || drops("switch/far");
+        assert!(
+            !short.explains(&fabric, &far(), at(140)),
+            "its cable is there"
+        );
+        // A cable that waits for a spare hides nothing for ever.
+        for seconds in [200, 1_101] {
+            short.note(&fabric, &lost("link/a:1"), at(seconds));
+        }
+        assert!(!short.explains(&fabric, &drops("switch/a"), at(1_101)));
     }
 }
