@@ -57,11 +57,13 @@ fn named(scene: Scene) -> Vec<String> {
         let is_late = round >= 12;
         if let Some(share) = scene.elsewhere {
             paused_elsewhere += if is_late { 10.0 * share } else { 0.0 };
-            let mut reading = NodeReading::default();
-            let labels = Labels::new(["mlx5_0", "3", "transmit"]);
-            reading.push(&NIC_PFC_PAUSE_SECONDS, &labels, paused_elsewhere);
-            let history = lab.history.node_mut(&"b0".parse().expect("a name"));
-            history.ingest_reading(&reading, at(lab.seconds + 10.0));
+            for (node, paused) in [("a0", 0.0), ("b0", paused_elsewhere)] {
+                let mut reading = NodeReading::default();
+                let labels = Labels::new(["mlx5_0", "3", "transmit"]);
+                reading.push(&NIC_PFC_PAUSE_SECONDS, &labels, paused);
+                let history = lab.history.node_mut(&node.parse().expect("a name"));
+                history.ingest_reading(&reading, at(lab.seconds + 10.0));
+            }
         }
         for (leaf, paused) in [("a", scene.paused[0]), ("b", scene.paused[1])] {
             for host in 0..6 {

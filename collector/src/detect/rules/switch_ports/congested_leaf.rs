@@ -390,12 +390,11 @@ fn waits_for_none(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory), means
             all.map(|(_, window)| window).collect()
         }
     };
-    if means == Means::Pause && waits.is_empty() {
-        // Which of its ports are paused is not known: a receiver at any leaf may be who pauses them.
-        for (_, history) in view.history.fresh_nodes(view.now) {
-            let all = pause_of(history);
-            let sent = all.filter(|([.., direction], _)| *direction == "transmit");
-            waits.extend(sent.map(|(_, window)| window));
+    let knows_its_ports = means == Means::Credits || !waits.is_empty();
+    if !knows_its_ports {
+        for (history, device) in nics_at(view, &leaf.switch) {
+            let own = pausing(history).filter(|(nic, _)| nic == device);
+            waits.extend(own.map(|(_, window)| window));
         }
     }
     let is_short = |wait: &Window<'_>| {
@@ -407,7 +406,21 @@ fn waits_for_none(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory), means
         // Ports of switches and of NICs may count ticks of different lengths.
         !is_new && now - before <= ELSEWHERE * leaf.wait
     };
-    !waits.is_empty() && waits.iter().all(is_short)
+    // Which of its ports are paused is not known: a receiver at another leaf may pause the switches between.
+    let is_paused_from_elsewhere = || {
+        let all = view.history.fresh_nodes(view.now);
+        let mut all = all.flat_map(|(_, history)| pausing(history));
+        all.any(|(_, window)| rate(window, WAIT_SECONDS[0]).is_some() && !is_short(&window))
+    };
+    !waits.is_empty()
+        && waits.iter().all(is_short)
+        && (knows_its_ports || !is_paused_from_elsewhere())
+}
+
+/// How long each NIC of a node paused its switch, by priority.
+fn pausing(history: &NodeHistory) -> impl Iterator<Item = (RdmaDevice, Window<'_>)> {
+    let sent = pause_of(history).filter(|([.., direction], _)| *direction == "transmit");
+    sent.filter_map(|([netdev, ..], window)| Some((nic_of(history, netdev)?.1, window)))
 }
 
 /// Of a leaf's ports to other switches, or of those to hosts, the one whose queue marks packets while those of the others do not, and

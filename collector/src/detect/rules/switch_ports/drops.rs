@@ -35,7 +35,7 @@ const MIN_DROPPING: f64 = 0.3;
 const EQUALLY: f64 = 3.0;
 /// Fewest packets that a port must have dropped, if it drops as others do, to be compared.
 const TELLING: f64 = 30.0;
-/// Least that each half of the time must show of what all of it shows.
+/// Smallest share of the dropped packets in each half of the window.
 const OF_EACH_HALF: f64 = 0.2;
 /// Fewest switches that the ports lead to, where not all ports drop: behind fewer a queue may be common to them.
 const MIN_PEERS: usize = 3;
@@ -54,7 +54,9 @@ pub(super) fn explain(class: &Class) -> Explanation {
             if class == &SWITCH_QOS {
                 format!("{MAX_DROPPED} of its packets")
             } else {
-                format!("{MAX_LOST_INSIDE} of its packets, {MAX_DROPPED} where shares differ,")
+                format!(
+                    "{MAX_LOST_INSIDE} of its packets in both halves of the time, {MAX_DROPPED} where shares differ,"
+                )
             },
             100.0 * MIN_DROPPING
         ),
@@ -117,7 +119,7 @@ pub(super) fn rules() -> [Rule; 2] {
             "their standard deviation is 18 %",
         ),
         Threshold::new(
-            "dropped in each half of the time",
+            "share of the drops in each half of the time",
             OF_EACH_HALF,
             "ratio",
             "a switch that loses inside does so all the time (a choice)",
@@ -145,7 +147,7 @@ pub(super) fn rules() -> [Rule; 2] {
 struct Drops<'a> {
     switch: &'a SwitchName,
     dropped: BTreeMap<&'a str, f64>,
-    /// How many of these in the newer half of the time; none where that is one step between two readings or less.
+    /// How many of these in the newer half of the window; none where readings are farther apart than that.
     newer: Option<f64>,
     /// Empty if it has dropped nothing.
     sent: BTreeMap<&'a str, f64>,
@@ -181,7 +183,7 @@ impl<'a> Drops<'a> {
         (dropped, dropped / (sent + dropped).max(1.0))
     }
 
-    /// Whether it dropped in both halves of the time: what another switch sends while its cables are lost overflows for a moment.
+    /// Whether it dropped in both halves of the window. Traffic that moves here from another switch overflows for a moment.
     fn are_steady(&self) -> bool {
         let (all, _) = self.all();
         self.newer
@@ -262,7 +264,10 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
         if !many || dropped < MIN_DROPPED || share <= ABOVE_PEERS * usual {
             continue;
         }
-        let equally = share > MAX_LOST_INSIDE && drops.are_steady() && loses_inside(view, &drops);
+        let equally = share > MAX_LOST_INSIDE && loses_inside(view, &drops);
+        if equally && !drops.are_steady() {
+            continue;
+        }
         if !equally && share <= MAX_DROPPED {
             continue;
         }
