@@ -43,8 +43,8 @@ const SCALES: [usize; 7] = [1, 2, 4, 6, 9, 12, 18];
 /// How far a loss must be beyond the largest surplus of any of three hundred cables and more. Of so many normal errors the largest is
 /// three standard deviations, so that a loss is beyond six; see [`above_surplus`] for fewer.
 const ABOVE_SURPLUS: f64 = 2.0;
-/// Standard deviations that this is, whatever the number of cables: the largest of a few tens of errors is itself uncertain by a
-/// quarter, and each reading judges all cables over several times.
+/// The same limit in standard deviations, whatever the number of cables: the largest of a few tens of errors is itself uncertain by a
+/// quarter, and every new reading compares all cables again.
 const BEYOND: f64 = 6.0;
 /// How far a loss must be beyond the error that the cable's own readings show from one to the next, in standard
 /// deviations: cables of switches that are read later than others are off by more.

@@ -50,7 +50,7 @@ fn of_a_loss() -> Vec<Threshold> {
             "above the largest surplus of any cable",
             ABOVE_SURPLUS,
             "times",
-            "the largest of 100 normally distributed errors is 2.5 standard deviations",
+            "the largest of 300 normally distributed errors is three standard deviations",
         ),
         Threshold::new(
             "which is, also where there are fewer cables",
