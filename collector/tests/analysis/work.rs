@@ -357,11 +357,19 @@ fn memory_that_is_as_active_is_not_slow_whatever_the_clock_of_the_sms() {
     check(&capped, &[]);
 }
 
-/// Activity of SMs and of tensor cores, with one GPU whose SMs are busy for longer.
-fn longer_sms(gpus: usize, tensor: f64) -> impl Fn(usize, u64) -> String {
+/// Activity of SMs and of tensor cores, with these GPUs of a node whose SMs are busy for longer.
+fn longer_sms(
+    gpus: usize,
+    tensor: f64,
+    slow: std::ops::Range<usize>,
+) -> impl Fn(usize, u64) -> String {
     move |node, _| {
         let of = |gpu: usize| {
-            let share = if (node, gpu) == (1, 1) { 0.72 } else { 0.6 };
+            let share = if node == 1 && slow.contains(&gpu) {
+                0.72
+            } else {
+                0.6
+            };
             format!(
                 "railscope_gpu_sm_active_ratio{{gpu=\"{gpu}\"}} {share}\n\
                  railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {tensor}\n"
@@ -374,7 +382,7 @@ fn longer_sms(gpus: usize, tensor: f64) -> impl Fn(usize, u64) -> String {
 #[test]
 fn slow_sms_are_found_at_half_a_minute_between_scrapes_and_not_among_two_gpus() {
     let named = |every: usize, gpus: usize, tensor: f64| {
-        let named = by_the_page(every, 400, longer_sms(gpus, tensor));
+        let named = by_the_page(every, 400, longer_sms(gpus, tensor, 1..2));
         let all: BTreeSet<_> = named.into_iter().flat_map(|(_, named)| named).collect();
         all
     };
@@ -385,6 +393,11 @@ fn slow_sms_are_found_at_half_a_minute_between_scrapes_and_not_among_two_gpus() 
     assert_eq!(named(5, 2, 0.3), BTreeSet::new());
     // No tensor work that could be compared.
     assert_eq!(named(5, 4, 0.001), BTreeSet::new());
+    // Another job on half of the node.
+    for half in [0..4, 4..8] {
+        let named = by_the_page(5, 400, longer_sms(8, 0.3, half));
+        assert!(named.iter().all(|(_, named)| named.is_empty()), "{named:?}");
+    }
 }
 
 /// Samples of a second that fall into the time in which all compute, and into that in which the others wait for one of them.
