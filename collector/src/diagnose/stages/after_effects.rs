@@ -42,7 +42,8 @@ const PUT_BACK_SECONDS: f64 = 60.0;
 impl AfterEffects {
     /// Roots that only probes or transports name, or the clocks of a GPU, and that an open incident accounted for within their window: what
     /// was lost behind a dead switch is counted on each of its cables when it is back, and delay at a paused leaf by every
-    /// node that sent through it. Likewise lost links and errors of cables that are put back. They open no incident: a fault that
+    /// node that sent through it. Likewise lost links and errors of cables that are put back, cables of a
+    /// host that starts, and drops beside missing cables. They open no incident: a fault that
     /// persists names its part after that time.
     pub(crate) fn among(
         &mut self,
@@ -51,74 +52,36 @@ impl AfterEffects {
         is_open: impl Fn(&Part) -> bool,
         now: Timestamp,
     ) -> BTreeSet<Part> {
-        let Self {
-            accounted,
-            paused,
-            misplaced,
-            behind_links,
-            of_hosts,
-            short,
-        } = self;
-        short.forget(now);
-        for known in [
-            &mut *accounted,
-            &mut *paused,
-            misplaced,
-            behind_links,
-            of_hosts,
-        ] {
-            known.retain(|_, last| now.seconds_since(*last) <= probe_paths::WINDOW_SECONDS);
-        }
+        self.forget(now);
         for (root, findings) in groups.iter().filter(|(root, _)| is_open(root)) {
             for Finding { evidence, .. } in findings {
-                let is_lost = [&PORT_DOWN, &UPLINK_DOWN].contains(&evidence.class);
-                if is_lost && matches!(evidence.part, Part::SwitchLink(..)) {
-                    short.note(fabric, evidence, now);
-                }
-                let is_cable = matches!(evidence.part, Part::HostLink(..));
-                if matches!(root, Part::Host(_)) && is_cable && evidence.class == &PORT_DOWN {
-                    of_hosts.insert(evidence.part.clone(), now);
-                }
-                if evidence.part != *root || window_of(evidence).is_none() {
-                    accounted.insert(evidence.part.clone(), now);
-                }
-                // A finding of a host stands for those of its GPUs.
-                if evidence.detector == slow_gpu::NAME && matches!(evidence.part, Part::Host(_)) {
-                    accounted.extend(evidence.victims.iter().map(|gpu| (gpu.clone(), now)));
-                }
-                // So does one of a card's PCIe link for those of its NICs, which their switch may report later.
-                if let Part::PcieLink(node, pci) = &evidence.part {
-                    let nics = fabric
-                        .nics(node)
-                        .filter(|nic| pci_of(fabric, *nic) == Some(*pci));
-                    behind_links.extend(nics.map(|nic| (fabric.vertex(nic).part.clone(), now)));
-                }
-                if evidence.class == &MISCABLED_RAIL {
-                    let cables = evidence.related.iter().chain([&evidence.part]);
-                    misplaced.extend(cables.map(|cable| (cable.clone(), now)));
-                }
-                let switches = paused_by(fabric, evidence);
-                paused.extend(switches.into_iter().map(|switch| (switch, now)));
+                self.note(fabric, (root, evidence), now);
             }
         }
         let is_remaining = |root: &Part, evidence: &Evidence| {
-            let explained = accounted.get(root).zip(window_of(evidence));
-            let put_back = misplaced.get(&evidence.part).zip(window_of_cable(evidence));
-            let read_late = behind_links
+            let explained = self.accounted.get(root).zip(window_of(evidence));
+            let put_back = self
+                .misplaced
+                .get(&evidence.part)
+                .zip(window_of_cable(evidence));
+            let read_late = self
+                .behind_links
                 .get(root)
                 .filter(|_| evidence.detector == slow_receiver::NAME);
             let read_late = read_late.map(|last| (last, probe_paths::WINDOW_SECONDS));
-            let boots = of_hosts.get(&evidence.part);
+            let boots = self.of_hosts.get(&evidence.part);
             let boots = boots.filter(|_| evidence.class == &PORT_DOWN);
             let boots = boots.map(|last| (last, BOOT_SECONDS));
             let known = explained.into_iter().chain(put_back);
             let mut known = known.chain(read_late).chain(boots);
-            short.explains(fabric, evidence, now)
+            self.short.explains(fabric, evidence, now)
                 || known.any(|(last, window)| now.seconds_since(*last) <= window)
         };
         let was_late = |evidence: &Evidence| {
             let switches = late_at(fabric, evidence);
-            switches.iter().any(|switch| paused.contains_key(switch))
+            switches
+                .iter()
+                .any(|switch| self.paused.contains_key(switch))
         };
         let is_after = |(root, findings): &(&Part, &Vec<Finding>)| {
             let mut findings = findings.iter().map(|found| &found.evidence);
@@ -131,6 +94,54 @@ impl AfterEffects {
         };
         let after = groups.iter().filter(is_after);
         after.map(|(root, _)| root.clone()).collect()
+    }
+
+    fn forget(&mut self, now: Timestamp) {
+        self.short.forget(now);
+        for known in [
+            &mut self.accounted,
+            &mut self.paused,
+            &mut self.misplaced,
+            &mut self.behind_links,
+            &mut self.of_hosts,
+        ] {
+            known.retain(|_, last| now.seconds_since(*last) <= probe_paths::WINDOW_SECONDS);
+        }
+    }
+
+    /// Notes what a finding of an open incident accounts for.
+    fn note(&mut self, fabric: &Fabric, (root, evidence): (&Part, &Evidence), now: Timestamp) {
+        let is_lost = [&PORT_DOWN, &UPLINK_DOWN].contains(&evidence.class);
+        if is_lost && matches!(evidence.part, Part::SwitchLink(..)) {
+            self.short.note(fabric, evidence, now);
+        }
+        let is_cable = matches!(evidence.part, Part::HostLink(..));
+        if matches!(root, Part::Host(_)) && is_cable && evidence.class == &PORT_DOWN {
+            self.of_hosts.insert(evidence.part.clone(), now);
+        }
+        if evidence.part != *root || window_of(evidence).is_none() {
+            self.accounted.insert(evidence.part.clone(), now);
+        }
+        // A finding of a host stands for those of its GPUs.
+        if evidence.detector == slow_gpu::NAME && matches!(evidence.part, Part::Host(_)) {
+            let gpus = evidence.victims.iter();
+            self.accounted.extend(gpus.map(|gpu| (gpu.clone(), now)));
+        }
+        // So does one of a card's PCIe link for those of its NICs, which their switch may report later.
+        if let Part::PcieLink(node, pci) = &evidence.part {
+            let nics = fabric
+                .nics(node)
+                .filter(|nic| pci_of(fabric, *nic) == Some(*pci));
+            let nics = nics.map(|nic| (fabric.vertex(nic).part.clone(), now));
+            self.behind_links.extend(nics);
+        }
+        if evidence.class == &MISCABLED_RAIL {
+            let cables = evidence.related.iter().chain([&evidence.part]);
+            self.misplaced
+                .extend(cables.map(|cable| (cable.clone(), now)));
+        }
+        let switches = paused_by(fabric, evidence).into_iter();
+        self.paused.extend(switches.map(|switch| (switch, now)));
     }
 }
 

@@ -99,7 +99,24 @@ pub(super) fn rules() -> [Rule; 2] {
         "ratio",
         "loss that lossless traffic tolerates before collectives slow down (a choice)",
     );
-    let inside = vec![
+    let unequal = Threshold::new(
+        "the same of InfiniBand, where the shares of its ports differ",
+        MAX_DROPPED,
+        "ratio",
+        "as of a switch that drops what it cannot queue",
+    );
+    [
+        Rule::new(&SWITCH_QOS, [vec![of_queues], thresholds.clone()].concat()),
+        Rule::new(
+            &UPLINK_LOSSY,
+            [inside(), vec![unequal], thresholds].concat(),
+        ),
+    ]
+}
+
+/// The numbers of a switch that loses inside.
+fn inside() -> Vec<Threshold> {
+    vec![
         Threshold::new(
             "share of its packets that a switch drops",
             MAX_LOST_INSIDE,
@@ -130,16 +147,6 @@ pub(super) fn rules() -> [Rule; 2] {
             "switches",
             "a queue behind one switch may be common to the ports to it (a choice)",
         ),
-    ];
-    let unequal = Threshold::new(
-        "the same of InfiniBand, where the shares of its ports differ",
-        MAX_DROPPED,
-        "ratio",
-        "as of a switch that drops what it cannot queue",
-    );
-    [
-        Rule::new(&SWITCH_QOS, [vec![of_queues], thresholds.clone()].concat()),
-        Rule::new(&UPLINK_LOSSY, [inside, vec![unequal], thresholds].concat()),
     ]
 }
 
