@@ -162,6 +162,12 @@ fn evidence(
     }
 }
 
+/// Whether the smaller of each two values is at least this share of the larger.
+fn are_alike(a: &[f64; 2], b: &[f64; 2], share: f64) -> bool {
+    let mut pairs = a.iter().zip(b);
+    pairs.all(|(a, b)| a.min(*b) >= share * a.max(*b))
+}
+
 /// One value of one port.
 #[derive(Debug)]
 struct PortValue {

@@ -10,7 +10,7 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_UP,
 };
 
-use super::{DOWN_KEPT_SECONDS, evidence};
+use super::{DOWN_KEPT_SECONDS, are_alike, evidence};
 use crate::classes::UPLINK_DOWN;
 use crate::detect::detector::{Evidence, View};
 use crate::detect::port_series::{cable_at, link_at};
@@ -84,13 +84,15 @@ impl FallenPairs {
         });
         let fallen = fallen(view);
         for one in &fallen {
-            if let Some(other) = other_end(&fallen, one)
-                && one.port < other.port
+            let Some(other) = other_end(&fallen, one).filter(|other| one.port < other.port) else {
+                continue;
+            };
+            let ends = [one, other].map(|end| end.port.clone());
+            if !self.0.contains_key(&ends)
                 && have_been_read_since(view, [one, other])
                 && !a_host_failed_with(view, [one, other])
             {
-                let ends = [one, other].map(|end| end.port.clone());
-                self.0.entry(ends).or_insert(view.now);
+                self.0.insert(ends, view.now);
             }
         }
         for [(switch, port), (peer, far)] in self.0.keys() {
@@ -128,13 +130,12 @@ fn fell_together(one: &Fallen, other: &Fallen) -> bool {
 }
 
 fn may_be_joined(one: &Fallen, other: &Fallen) -> bool {
-    let are_alike = |a: f64, b: f64| a.min(b) >= ALIKE * a.max(b);
+    let [sent, received] = other.rates;
     one.port.0 != other.port.0
         && [one, other]
             .iter()
             .all(|end| end.rates.iter().all(|rate| *rate >= BUSY))
-        && are_alike(one.rates[0], other.rates[1])
-        && are_alike(one.rates[1], other.rates[0])
+        && are_alike(&one.rates, &[received, sent], ALIKE)
 }
 
 /// Whether every switch that still reports has done so since: another port may have gone down with them.

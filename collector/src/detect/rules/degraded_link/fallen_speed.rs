@@ -12,7 +12,7 @@ use railscope_model::metric::{
     SWITCH_PORT_UP,
 };
 
-use super::{DOWN_KEPT_SECONDS, TOLERANCE, evidence, gigabits};
+use super::{DOWN_KEPT_SECONDS, TOLERANCE, are_alike, evidence, gigabits};
 use crate::assemble::netdev::{MIN_SPEED, has_gpus, has_no_rdma_port, has_rdma_nic};
 use crate::classes::PORT_DEGRADED;
 use crate::detect::detector::{Evidence, View};
@@ -116,7 +116,7 @@ impl FallenSpeeds {
             let fell_alike = |ends: &[(Port, Timestamp, [f64; 2])]| {
                 let alike = ends.iter().filter(|(_, at, of)| {
                     let apart = at.seconds_since(*since).max(since.seconds_since(*at));
-                    apart <= APART_SECONDS && are_same(speeds, of)
+                    apart <= APART_SECONDS && are_alike(speeds, of, TOLERANCE)
                 });
                 alike.count()
             };
@@ -173,11 +173,6 @@ impl FallenSpeeds {
             }
         }
     }
-}
-
-fn are_same(a: &[f64; 2], b: &[f64; 2]) -> bool {
-    let mut pairs = a.iter().zip(b);
-    pairs.all(|(a, b)| a.min(*b) >= TOLERANCE * a.max(*b))
 }
 
 /// How drivers' and systemd's names of physical interfaces begin. The speed of a bridge, a bond or a VLAN is that of the interfaces
