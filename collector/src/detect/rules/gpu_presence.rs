@@ -106,20 +106,23 @@ impl Detector for GpuPresence {
                 .as_ref()
                 .and_then(|product| usual.get(product));
             let usual = usual.copied().unwrap_or(0);
-            let missing = known.missing.values().map(|(had, _)| had.index);
-            let missing: Vec<_> = missing.collect();
-            if !missing.is_empty() {
-                self.missed.insert(node.clone(), (missing, view.now));
+            let before = self.missed.remove(node).map(|(gpus, _)| gpus);
+            let mut missed: Vec<_> = known.missing.values().map(|(had, _)| had.index).collect();
+            if missed.is_empty() {
+                missed = before.unwrap_or_default();
             }
             // All may be back, or the others have been renumbered.
-            let is_absent = |gpu: &GpuIndex| known.present.iter().all(|(_, had)| had.index != *gpu);
-            let still = self.missed.remove(node).map(|(gpus, _)| gpus);
-            let still = still.filter(|gpus| gpus.iter().all(is_absent));
-            if let Some(gpus) = still {
-                self.missed.insert(node.clone(), (gpus, view.now));
+            if known
+                .present
+                .iter()
+                .any(|(_, had)| missed.contains(&had.index))
+            {
+                missed.clear();
             }
-            let missed = self.missed.get(node).map(|(gpus, _)| &gpus[..]);
-            known.missing(usual, missed, (node, history, view), out);
+            known.missing(usual, &missed, (node, history, view), out);
+            if !missed.is_empty() {
+                self.missed.insert(node.clone(), (missed, view.now));
+            }
         }
     }
 
@@ -154,7 +157,7 @@ impl Detector for GpuPresence {
                 "a node with fewer was built or partitioned that way (a choice)",
             ),
             Threshold::new(
-                "time for which a node that restarts is known to have missed a GPU",
+                "time for which the missing GPUs of a restarting node are remembered",
                 RESTART_SECONDS,
                 "s",
                 "a GPU server needs ten minutes to boot (a choice)",
@@ -232,7 +235,7 @@ impl Node {
     fn missing(
         &self,
         usual: usize,
-        missed: Option<&[GpuIndex]>,
+        missed: &[GpuIndex],
         (node, history, view): (&NodeName, &NodeHistory, &View<'_>),
         out: &mut Vec<Evidence>,
     ) {
@@ -261,7 +264,7 @@ impl Node {
                 self.listed
             );
             let again = match missed {
-                Some(&[gpu]) if of_peers == 1 => Some(gpu),
+                [gpu] if of_peers == 1 => Some(*gpu),
                 _ => None,
             };
             let gap = again.or_else(|| self.only_gap(usual, history));

@@ -34,11 +34,8 @@ impl ShortOfCables {
             let Some(id) = fabric.find(&switch) else {
                 continue;
             };
-            let cables: Vec<bool> = between_switches(fabric, id)
-                .map(|near| near.link.is_present())
-                .collect();
-            let missing = cables.iter().filter(|is_present| !**is_present).count();
-            if missing as f64 >= MANY * cables.len() as f64 {
+            let cables = between_switches(fabric, id);
+            if share(cables.map(|near| !near.link.is_present())) >= MANY {
                 self.0.entry(switch).or_insert([now; 2])[1] = now;
             }
         }
@@ -55,9 +52,7 @@ impl ShortOfCables {
         };
         let is_next_to_most = |id: PartId| {
             let peers = between_switches(fabric, id).map(|near| &fabric.vertex(near.peer).part);
-            let short: Vec<bool> = peers.map(is_short).collect();
-            let count = short.iter().filter(|is_short| **is_short).count();
-            count > 0 && count as f64 >= MOST * short.len() as f64
+            share(peers.map(is_short)) >= MOST
         };
         let at = leaves_of(fabric, &found.part);
         at.iter().any(is_short)
@@ -70,6 +65,13 @@ impl ShortOfCables {
 fn between_switches(fabric: &Fabric, switch: PartId) -> impl Iterator<Item = Neighbor<'_>> {
     let cables = fabric.cables(switch);
     cables.filter(|near| matches!(fabric.vertex(near.peer).part, Part::Switch(_)))
+}
+
+/// Share of those for which it is so; 0 of none.
+fn share(all: impl Iterator<Item = bool>) -> f64 {
+    let all: Vec<bool> = all.collect();
+    let count = all.iter().filter(|is_so| **is_so).count();
+    count as f64 / all.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -141,7 +143,7 @@ mod tests {
         let far = || drops("switch/far");
         assert!(
             !short.explains(&fabric, &far(), at(140)),
-            "its cable is there"
+            "its cable is present"
         );
         // A cable that waits for a spare hides nothing for ever.
         for seconds in [200, 1_101] {
