@@ -68,7 +68,7 @@ fn a_gpu_that_was_missing_before_the_collector_started_is_lost() {
 }
 
 /// The roots of all incidents of a node that misses a GPU from 200 s on, is off from 300 s to 500 s, and does not export these GPUs
-/// afterwards; those while it is off are left out.
+/// afterwards; those while it is off are excluded.
 fn missing_around_a_restart(before: &'static [usize], after: &'static [usize]) -> BTreeSet<String> {
     let mut analyzer = Analyzer::default();
     let mut ever = BTreeSet::new();

@@ -53,7 +53,7 @@ impl Course {
     }
 }
 
-/// What a target exports when it is well: `$` is the number of a part, `@` the name of the target.
+/// What a healthy target exports: `$` is the number of a part, `@` the name of the target.
 struct Shape {
     /// In the first column of the table.
     name: &'static str,
@@ -188,7 +188,7 @@ const SHAPES: [Shape; 11] = [
     },
 ];
 
-/// A line of an exposition; the series may have labels of its own.
+/// A line of an exposition; the series may have additional labels.
 fn line(series: &str, labels: &str, value: f64) -> String {
     let (name, own) = series.split_once('{').unwrap_or((series, "}"));
     let own = own.strip_suffix('}').expect(series);

@@ -31,7 +31,7 @@ use self::counted::Counted;
 use self::episodes::{Episodes, Key, cohort};
 use self::rules::{rules, threshold};
 use self::sampled::Sampled;
-use self::shared::{leave_out_many, more_memory};
+use self::shared::{discard_many, more_memory};
 use self::waiting::has_more_to_do;
 use crate::classes::{Class, GPU_SLOW};
 use crate::detect::cohort::Usual;
@@ -141,7 +141,7 @@ impl Detector for GpuWork {
         let mut of_sm = found(view, &by_sm, lanes);
         of_sm.retain(|key, found| does_same_work(&by_tensor, key, found.excess));
         for gpus in &cohorts {
-            leave_out_many(&mut of_sm, gpus);
+            discard_many(&mut of_sm, gpus);
         }
         for (key, found) in of_sm.into_iter().chain(of_memory) {
             behind.entry(key).or_insert(found);

@@ -1,7 +1,7 @@
 //! What still shows of a fault that is over. The window of probes and transports is longer than that of the counters that named its part,
 //! so that past losses would open a separate incident once the counters are quiet; GPUs that were slow because of their
 //! host cool down one after another; receive buffers that were missing are counted for longer than their NIC is slow; what overflows beside lost cables is counted for longer than they are lost; a cable that is put
-//! back where it belongs loses its link once more; and a host answers again before its links are up, or before the next sweep of
+//! back where it belongs loses its link once more; and a host responds again before its links are up, or before the next sweep of
 //! the subnet shows that they are.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn cables_of_a_host_that_answers_again_open_none_until_its_links_are_up() {
+    fn cables_of_a_host_that_responds_again_open_none_until_its_links_are_up() {
         let down = || found("port-state", &PORT_DOWN, LINK, &[]);
         let at = |seconds: u64| Timestamp(seconds * 1_000);
         let (fabric, mut known) = (Fabric::default(), AfterEffects::default());

@@ -52,9 +52,9 @@ pub(super) fn more_memory(gpu: &Listed<'_>) -> Option<f64> {
     (is_far && others.len() + 1 >= MIN_PEERS).then_some(more)
 }
 
-/// Leaves out GPUs of a node that are more than a few of it: they run something else than the others, such as inference, and tensor
-/// work of both is the same by chance.
-pub(super) fn leave_out_many(behind: &mut Behind<'_>, gpus: &[Listed<'_>]) {
+/// Discards slow GPUs that are too many of their node: they run another job than the others, such as inference, and its tensor
+/// work is the same by chance.
+pub(super) fn discard_many(behind: &mut Behind<'_>, gpus: &[Listed<'_>]) {
     let keys = gpus.iter().map(|gpu| (gpu.node.clone(), gpu.index));
     let slow: Vec<_> = keys.filter(|key| behind.contains_key(key)).collect();
     if slow.len() > 1 && slow.len() as f64 > MOST_OF_NODE * gpus.len() as f64 {

@@ -390,8 +390,8 @@ fn waits_for_none(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory), means
             all.map(|(_, window)| window).collect()
         }
     };
-    let knows_its_ports = means == Means::Credits || !waits.is_empty();
-    if !knows_its_ports {
+    let counts_own_pauses = means == Means::Credits || !waits.is_empty();
+    if !counts_own_pauses {
         for (history, device) in nics_at(view, &leaf.switch) {
             let own = pausing(history).filter(|(nic, _)| nic == device);
             waits.extend(own.map(|(_, window)| window));
@@ -414,7 +414,7 @@ fn waits_for_none(view: &View<'_>, (leaf, history): (&Leaf, &NodeHistory), means
     };
     !waits.is_empty()
         && waits.iter().all(is_short)
-        && (knows_its_ports || !is_paused_from_elsewhere())
+        && (counts_own_pauses || !is_paused_from_elsewhere())
 }
 
 /// How long each NIC of a node paused its switch, by priority.
