@@ -6,12 +6,13 @@ mod targets;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use railscope_collector::config::Config;
 use railscope_collector::service::{RunError, run};
 use serde_json::Value;
-use targets::KINDS;
+use targets::{FAULTY, KINDS};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -57,6 +58,17 @@ impl Collector {
         items.into_iter().map(|node| (name(&node), node)).collect()
     }
 
+    /// Class and component of each open incident.
+    async fn incidents(&self) -> Vec<(String, String)> {
+        let (_, text) = self.get("/api/v1/incidents").await;
+        let incidents: Value = serde_json::from_str(&text).expect("JSON");
+        let incidents = incidents["incidents"].as_array().cloned();
+        let text =
+            |incident: &Value, field: &str| incident[field].as_str().unwrap_or_default().to_owned();
+        let both = |one: &Value| (text(one, "class"), text(one, "fault_domain"));
+        incidents.unwrap_or_default().iter().map(both).collect()
+    }
+
     async fn stop(self) {
         self.stop.send(()).expect("running");
         let ended = timeout(Duration::from_secs(10), self.service).await;
@@ -76,7 +88,7 @@ fn differs(node: &Value, expected: &[&str]) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_hostile_target_is_classified_and_does_not_affect_the_others() {
+async fn each_hostile_target_is_classified_and_a_fault_beside_them_is_named() {
     let address = targets::start().await;
     let mut config = format!(
         "[scrape]\ninterval = \"{INTERVAL_SECONDS}s\"\ntimeout = \"2s\"\nmax_body_bytes = 2000000\n[analysis]\ninterval = \"500ms\"\n",
@@ -114,11 +126,18 @@ async fn each_hostile_target_is_classified_and_does_not_affect_the_others() {
     };
     let ended = timeout(Duration::from_secs(60), all_as_expected).await;
     assert!(ended.is_ok(), "{wrong:#?}");
-    let held = Instant::now();
-    while held.elapsed().as_secs_f64() < 3.0 * INTERVAL_SECONDS {
+    targets::IS_FAULTY.store(true, Ordering::Relaxed);
+    let (held, mut is_named) = (Instant::now(), false);
+    while held.elapsed().as_secs_f64() < 3.0 * INTERVAL_SECONDS || !is_named {
+        let waited = held.elapsed().as_secs_f64();
+        assert!(waited < 6.0 * INTERVAL_SECONDS, "no incident of the port");
         is_current(&collector.nodes().await);
+        let found = collector.incidents().await;
+        let port = [("port-down".to_owned(), format!("link/{FAULTY}:mlx5_1/1"))];
+        assert!(found.is_empty() || found == port, "{found:?}");
+        is_named |= !found.is_empty();
         sleep(Duration::from_millis(250)).await;
     }
-    assert!(KINDS.len() > 32, "the valid one and 32 others");
+    assert!(KINDS.len() > 33, "the two valid ones and 32 others");
     collector.stop().await;
 }

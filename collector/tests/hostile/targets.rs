@@ -1,6 +1,7 @@
 //! Targets with all kinds of invalid responses: one server, whose path is the kind of its response.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use railscope_model::exposition::gzip;
@@ -11,12 +12,17 @@ use tokio::time::sleep;
 const GOOD: &str = "railscope_rdma_port_up{device=\"mlx5_0\",port=\"1\"} 1\n";
 /// The name and boot time that the valid target reports.
 const MACHINE: &str = "railscope_node_info{node=\"good\"} 1\nrailscope_node_boot_time_seconds 7\n";
+/// Whether the fault on the target [`FAULTY`] is there.
+pub(super) static IS_FAULTY: AtomicBool = AtomicBool::new(false);
+/// A valid target with two ports; one port goes down when [`IS_FAULTY`] is set.
+pub(super) const FAULTY: &str = "faulty";
 /// Pause between two parts of a slow response.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Kinds of targets with their expected results.
 pub(super) const KINDS: &[(&str, &[&str])] = &[
     ("good", &["ok"]),
+    (FAULTY, &["ok"]),
     ("comments", &["empty"]),
     ("empty", &["empty"]),
     ("html", &["html"]),
@@ -71,6 +77,17 @@ fn zipped(text: &[u8], keep: usize) -> Vec<u8> {
     answer("content-encoding: gzip\r\n", part)
 }
 
+/// The page of the target [`FAULTY`].
+fn faulty() -> String {
+    let up = u8::from(!IS_FAULTY.load(Ordering::Relaxed));
+    format!(
+        "railscope_node_info{{node=\"{FAULTY}\"}} 1\n\
+         railscope_node_boot_time_seconds 7\n\
+         {GOOD}\
+         railscope_rdma_port_up{{device=\"mlx5_1\",port=\"1\"}} {up}\n"
+    )
+}
+
 /// Response of a target of this kind.
 fn bytes(kind: &str) -> Vec<u8> {
     let plain = |text: &str| answer("", text.as_bytes());
@@ -105,6 +122,7 @@ fn bytes(kind: &str) -> Vec<u8> {
         "half" => plain(&format!("{GOOD}broken{{\n")),
         "twice" => plain(&GOOD.repeat(2)),
         "reversed" => plain(&(0..500).rev().map(series).collect::<String>()),
+        FAULTY => plain(&faulty()),
         "good" | "other-node" => plain(&format!("{MACHINE}{GOOD}")),
         other => nonsense(other),
     }
