@@ -158,6 +158,87 @@ fn nothing_that_reads_others_words_panics() {
     std::fs::remove_dir_all(targets::files::folder()).expect("the targets' folder");
 }
 
+/// Bytes of text whose lines all differ.
+fn lines(length: usize, line: impl Fn(usize) -> String) -> Vec<u8> {
+    let mut text = Vec::with_capacity(length);
+    for number in 0.. {
+        let line = line(number);
+        if text.len() + line.len() > length {
+            break;
+        }
+        text.extend_from_slice(line.as_bytes());
+    }
+    text
+}
+
+/// Pages of about this many bytes on which a reader's cost may grow faster than their length.
+fn large_pages(length: usize) -> Vec<(&'static str, Vec<u8>)> {
+    let port =
+        |device: &str| format!("railscope_rdma_port_up{{device=\"{device}\",port=\"1\"}} 1\n");
+    let labels: String = (0..length / 12)
+        .map(|one| format!("l{one}=\"\","))
+        .collect();
+    vec![
+        ("series", lines(length, |one| port(&format!("mlx5_{one}")))),
+        (
+            "names",
+            lines(length, |one| format!("railscope_n{one} 1\n")),
+        ),
+        (
+            "foreign series",
+            lines(length, |one| {
+                format!("DCGM_FI_DEV_GPU_UTIL{{gpu=\"{one}\",UUID=\"GPU-{one}\"}} 1\n")
+            }),
+        ),
+        (
+            "types",
+            lines(length, |one| format!("# TYPE railscope_n{one} counter\n")),
+        ),
+        ("long value", port(&"x".repeat(length)).into_bytes()),
+        (
+            "labels",
+            format!("railscope_node_info{{{labels}}} 1\n").into_bytes(),
+        ),
+        ("malformed", b"broken{\n".repeat(length / 8)),
+    ]
+}
+
+/// Processor time per byte may not grow with the length of a page, up to the largest that is read by default.
+#[test]
+fn a_page_of_any_length_costs_in_proportion_to_its_bytes() {
+    const TIMES: usize = 16;
+    /// Of [`TIMES`], for what grows with the square.
+    const MOST_TIMES: f64 = 5.0;
+    /// Seconds per byte below which a difference is noise.
+    const LEAST: f64 = 10e-9;
+    let sizes = [
+        ("exposition", 1 << 20),
+        ("foreign-page", 1 << 20),
+        ("own-page", 1 << 16),
+    ];
+    for (name, short) in sizes {
+        let (_, run, _) = TARGETS
+            .iter()
+            .find(|(other, ..)| *other == name)
+            .expect("a target");
+        let small = large_pages(short);
+        for ((shape, small), (_, large)) in small.iter().zip(large_pages(short * TIMES)) {
+            let per_byte = |page: &[u8]| timed(*run, page).as_secs_f64() / page.len() as f64;
+            let (once, then) = (per_byte(small), per_byte(&large));
+            println!(
+                "{name} of {shape}: {:.0} ns a byte, then {:.0}",
+                once * 1e9,
+                then * 1e9
+            );
+            assert!(
+                then < once.max(LEAST) * MOST_TIMES,
+                "{name} of {shape}: {:.1} times per byte",
+                then / once
+            );
+        }
+    }
+}
+
 #[test]
 fn each_folder_of_seeds_has_a_target_and_all_are_small() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/seeds");
