@@ -195,7 +195,11 @@ pub(crate) struct Demo {
 impl Demo {
     /// Starts it on a port of its own choice and waits until it serves.
     pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let mut command = Command::new(RAILSCOPE);
+        Self::start_as(Command::new(RAILSCOPE), folder, arguments)
+    }
+
+    /// Starts it by a command of the test, for example with a changed environment.
+    pub(crate) fn start_as(mut command: Command, folder: &Path, arguments: &[&str]) -> Self {
         command
             .args(["demo", "--listen", "127.0.0.1:0"])
             .args(arguments)
