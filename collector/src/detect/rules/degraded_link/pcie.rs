@@ -1,11 +1,12 @@
 //! PCIe links of GPUs and NICs that run with fewer lanes or slower than they could and their peers do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{NodeName, Part, PciAddress};
 use railscope_model::metric::{
-    GPU, GPU_PCIE_LINK_WIDTH, GPU_PCIE_LINK_WIDTH_MAX, GPU_UTILIZATION, Metric, PCIE_LINK_SPEED,
-    PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE, RDMA_PORT,
+    GPU, GPU_PCIE_LINK_GENERATION, GPU_PCIE_LINK_WIDTH, GPU_PCIE_LINK_WIDTH_MAX, GPU_UTILIZATION,
+    Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH,
+    RDMA_DEVICE, RDMA_PORT,
 };
 use railscope_model::reading::Labels;
 
@@ -20,7 +21,7 @@ use crate::store::per_node_cache::Kept;
 use crate::store::{NodeHistory, Window};
 
 /// What [`pcie_ends`] reads.
-const RESTS_ON: [&Metric; 10] = [
+const RESTS_ON: [&Metric; 11] = [
     &GPU,
     &RDMA_DEVICE,
     &RDMA_PORT,
@@ -29,6 +30,7 @@ const RESTS_ON: [&Metric; 10] = [
     &PCIE_LINK_WIDTH_MAX,
     &PCIE_LINK_SPEED,
     &PCIE_LINK_SPEED_MAX,
+    &GPU_PCIE_LINK_GENERATION,
     &GPU_PCIE_LINK_WIDTH,
     &GPU_PCIE_LINK_WIDTH_MAX,
 ];
@@ -114,11 +116,16 @@ fn pcie_ends(history: &NodeHistory) -> Vec<PcieEnd> {
     let mut ends: BTreeMap<_, PcieEnd> = BTreeMap::new();
     let endpoints = endpoints(history);
     let models = Models::of(history);
-    let [max_lanes, speed, max_speed] =
-        [&PCIE_LINK_WIDTH_MAX, &PCIE_LINK_SPEED, &PCIE_LINK_SPEED_MAX]
-            .map(|metric| by_address(history, metric));
-    for (labels, width) in history.series(&PCIE_LINK_WIDTH) {
-        let at = labels.values().next().unwrap_or_default();
+    let [lanes, max_lanes, speed, max_speed] = [
+        &PCIE_LINK_WIDTH,
+        &PCIE_LINK_WIDTH_MAX,
+        &PCIE_LINK_SPEED,
+        &PCIE_LINK_SPEED_MAX,
+    ]
+    .map(|metric| by_address(history, metric));
+    // An exporter may report the speed alone.
+    let known: BTreeSet<&str> = lanes.keys().chain(speed.keys()).copied().collect();
+    for at in known {
         let judged = |(kind, _): &&(&str, &str)| matches!(*kind, "gpu" | "nic");
         let Some((kind, name)) = endpoints.get(at).filter(judged) else {
             continue;
@@ -135,7 +142,7 @@ fn pcie_ends(history: &NodeHistory) -> Vec<PcieEnd> {
                 _ => models.nic(name),
             }
             .to_owned(),
-            lanes: width.value(),
+            lanes: lanes.get(at).copied(),
             max_lanes: max_lanes.get(at).copied(),
             speed: speed.get(at).copied(),
             max_speed: max_speed.get(at).copied(),
@@ -160,22 +167,34 @@ fn unplaced(
     models: &Models<'_>,
 ) -> Vec<PcieEnd> {
     let is_known = |gpu: &str| endpoints.values().any(|known| *known == ("gpu", gpu));
-    let widths = history.series(&GPU_PCIE_LINK_WIDTH);
-    let end = |(labels, width): (&Labels, Window<'_>)| {
-        let gpu = labels.values().next().filter(|gpu| !is_known(gpu))?;
-        Some(PcieEnd {
-            pci: None,
-            kind: "gpu".to_owned(),
-            name: gpu.to_owned(),
-            model: models.gpu(gpu).to_owned(),
-            lanes: width.value(),
-            max_lanes: history.value(&GPU_PCIE_LINK_WIDTH_MAX, &[gpu]),
-            speed: None,
-            max_speed: None,
-        })
+    let reported = [&GPU_PCIE_LINK_WIDTH, &GPU_PCIE_LINK_GENERATION];
+    let reported = reported.map(|metric| history.series(metric));
+    let gpus = reported.into_iter().flatten();
+    let gpus: BTreeSet<&str> = gpus
+        .filter_map(|(labels, _)| labels.values().next())
+        .filter(|gpu| !is_known(gpu))
+        .collect();
+    let end = |gpu: &str| PcieEnd {
+        pci: None,
+        kind: "gpu".to_owned(),
+        name: gpu.to_owned(),
+        model: models.gpu(gpu).to_owned(),
+        lanes: history.value(&GPU_PCIE_LINK_WIDTH, &[gpu]),
+        max_lanes: history.value(&GPU_PCIE_LINK_WIDTH_MAX, &[gpu]),
+        speed: generation_speed(history, gpu),
+        max_speed: None,
     };
     let has_peers = |end: &PcieEnd| end.max_lanes.is_some() || !end.model.is_empty();
-    widths.filter_map(end).filter(has_peers).collect()
+    gpus.into_iter().map(end).filter(has_peers).collect()
+}
+
+/// Transfers per second by the generation that the GPU's driver reports.
+fn generation_speed(history: &NodeHistory, gpu: &str) -> Option<f64> {
+    // PCI Express Base Specification.
+    let transfers = [2.5e9, 5e9, 8e9, 16e9, 32e9, 64e9];
+    let generation = history.value(&GPU_PCIE_LINK_GENERATION, &[gpu])?;
+    let place = (generation as usize).checked_sub(1)?;
+    transfers.get(place).copied()
 }
 
 /// Newest values of a metric by the PCI address that is its only label.
@@ -281,12 +300,11 @@ fn found(
         "The PCIe link of {} {}{address} in {node} runs with {what}; {at_norm} peers are not degraded.",
         end.kind, end.name
     );
-    let signal = if end.pci.is_none() {
-        GPU_PCIE_LINK_WIDTH.name
-    } else if lanes.is_some() {
-        PCIE_LINK_WIDTH.name
-    } else {
-        PCIE_LINK_SPEED.name
+    let signal = match (end.pci, lanes) {
+        (None, Some(_)) => GPU_PCIE_LINK_WIDTH.name,
+        (None, None) => GPU_PCIE_LINK_GENERATION.name,
+        (Some(_), Some(_)) => PCIE_LINK_WIDTH.name,
+        (Some(_), None) => PCIE_LINK_SPEED.name,
     };
     let part = match end.pci {
         Some(pci) => Part::PcieLink(node.clone(), pci),
