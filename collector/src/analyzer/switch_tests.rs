@@ -2,6 +2,7 @@
 
 mod credits;
 mod drops;
+mod errors;
 mod fallen;
 mod flapping;
 mod lost_links;

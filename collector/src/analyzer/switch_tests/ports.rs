@@ -42,7 +42,7 @@ fn counting(errors: &[(&str, &str, &str, f64)]) -> Vec<String> {
 
 #[test]
 fn ports_of_other_switches_without_errors_are_peers_of_those_with_errors() {
-    let all = ["1", "2", "3", "4", "10", "33"].map(|port| ("a", port, "symbol_error", 100.0));
+    let all = ["1", "2", "10", "33"].map(|port| ("a", port, "symbol_error", 100.0));
     assert_eq!(counting(&all).len(), all.len());
 }
 

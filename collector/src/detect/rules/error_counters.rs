@@ -114,6 +114,10 @@ impl Detector for ErrorCounters {
                 high.retain(|rise| reported.contains_key(&rise.part) || !usual.has(rise));
             }
             reported.extend(high.iter().map(|rise| (rise.part.clone(), view.now)));
+            let of_ports = limit.names == Names::SwitchPort && !limit.of_losses;
+            let whole = of_ports.then(|| switches::take_whole(view.fabric, &mut high));
+            let whole = whole.into_iter().flatten();
+            out.extend(whole.map(|switch| switch.evidence(view, limit, usual)));
             out.extend(
                 high.into_iter()
                     .map(|rise| evidence(view, rise, limit, usual)),
@@ -200,7 +204,7 @@ impl Detector for ErrorCounters {
                 ));
             }
             if limit.names == Names::SwitchPort {
-                thresholds.push(switches::threshold());
+                thresholds.extend(switches::thresholds());
             }
             if limit.names == Names::GpuLink {
                 thresholds.push(Threshold::new(

@@ -1,28 +1,127 @@
 //! Errors that switches count on their ports: of the cable there, unless what came in was broken before.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use railscope_model::fabric::Fabric;
+use railscope_model::fabric::{Fabric, Neighbor, PartId};
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::reading::Labels;
 
 use super::limits::{LIMITS, Limit, Names};
-use super::{Rise, rises_of};
-use crate::detect::detector::View;
+use super::{Rise, evidence, rises_of};
+use crate::detect::detector::{Evidence, View};
 use crate::detect::port_series::link_at;
 use crate::detect::registry::Threshold;
 
 /// Share of the broken frames of a port of which as many must have come in at the switch before it to be the same.
 const SAME_FRAMES: f64 = 0.5;
 
-/// The number.
-pub(super) fn threshold() -> Threshold {
-    Threshold::new(
-        "share of the errors that arrived at the sending switch over one cable, less than",
-        SAME_FRAMES,
-        "of all",
-        "a cut-through switch forwards corrupted frames (a choice)",
-    )
+/// Share of a switch's cables to other switches that have errors from which it is the switch, and fewest of them.
+const SHARE_OF_SWITCH: f64 = 0.5;
+const FEWEST_OF_SWITCH: usize = 3;
+
+/// The numbers.
+pub(super) fn thresholds() -> [Threshold; 3] {
+    [
+        Threshold::new(
+            "share of the errors that arrived at the sending switch over one cable, less than",
+            SAME_FRAMES,
+            "of all",
+            "a cut-through switch forwards corrupted frames (a choice)",
+        ),
+        Threshold::new(
+            "share of a switch's cables to other switches from which the switch is reported",
+            SHARE_OF_SWITCH,
+            "of all",
+            "cables fail one by one (a choice)",
+        ),
+        Threshold::new(
+            "and fewest of them",
+            FEWEST_OF_SWITCH as f64,
+            "cables",
+            "cables fail one by one (a choice)",
+        ),
+    ]
+}
+
+/// A switch with errors on most of its cables to other switches.
+pub(super) struct Whole {
+    switch: PartId,
+    /// What its cables have.
+    rises: Vec<Rise>,
+    /// How many such cables it has.
+    cables: usize,
+}
+
+impl Whole {
+    /// What is reported of it.
+    pub(super) fn evidence(self, view: &View<'_>, limit: &Limit, usual_per_hour: f64) -> Evidence {
+        let sum = |of: fn(&Rise) -> f64| self.rises.iter().map(of).sum();
+        let seconds: f64 = sum(|rise| rise.seconds);
+        let all = Rise {
+            part: view.fabric.vertex(self.switch).part.clone(),
+            seen_at: None,
+            amount: sum(|rise| rise.amount),
+            seconds: seconds / self.rises.len() as f64,
+        };
+        let part = all.part.clone();
+        let mut evidence = evidence(view, all, limit, usual_per_hour);
+        evidence.statement = format!(
+            "{} of the {} cables between {part} and other switches have errors: {}",
+            self.rises.len(),
+            self.cables,
+            evidence.statement
+        );
+        evidence.related = self.rises.into_iter().map(|rise| rise.part).collect();
+        evidence
+    }
+}
+
+/// Takes the cables of switches out that have errors on most of their cables to other switches.
+pub(super) fn take_whole(fabric: &Fabric, rises: &mut Vec<Rise>) -> Vec<Whole> {
+    let mut found = Vec::new();
+    loop {
+        let mut of_switch: BTreeMap<PartId, usize> = BTreeMap::new();
+        for rise in rises.iter() {
+            for end in switches_of(fabric, &rise.part).into_iter().flatten() {
+                *of_switch.entry(end).or_default() += 1;
+            }
+        }
+        let most = of_switch.into_iter().filter_map(|(switch, count)| {
+            let cables = between_switches(fabric, switch);
+            let is_most =
+                count >= FEWEST_OF_SWITCH && count as f64 >= SHARE_OF_SWITCH * cables as f64;
+            is_most.then_some((count, Reverse(switch), cables))
+        });
+        let Some((_, Reverse(switch), cables)) = most.max() else {
+            return found;
+        };
+        let is_its = |rise: &Rise| {
+            switches_of(fabric, &rise.part).is_some_and(|ends| ends.contains(&switch))
+        };
+        let (own, others) = std::mem::take(rises).into_iter().partition(is_its);
+        *rises = others;
+        found.push(Whole {
+            switch,
+            rises: own,
+            cables,
+        });
+    }
+}
+
+/// The ends of a cable between two switches.
+fn switches_of(fabric: &Fabric, cable: &Part) -> Option<[PartId; 2]> {
+    let (near, far) = fabric.find_cable(cable)?;
+    let ends = [near, far.peer];
+    ends.iter()
+        .all(|end| matches!(fabric.vertex(*end).part, Part::Switch(_)))
+        .then_some(ends)
+}
+
+/// How many cables a switch has to other switches.
+fn between_switches(fabric: &Fabric, switch: PartId) -> usize {
+    let to_switch = |near: &Neighbor<'_>| matches!(fabric.vertex(near.peer).part, Part::Switch(_));
+    fabric.cables(switch).filter(to_switch).count()
 }
 
 /// Increases on all switches, by limit.

@@ -1,0 +1,37 @@
+//! Errors that switches count on the cables between them.
+
+use railscope_model::metric::SWITCH_PORT_ERRORS;
+
+use crate::analyzer::switch_tests::Lab;
+use crate::detect::rules::error_counters;
+
+const LEAVES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// What is named where these leaves count symbol errors on their port to the first of two spines.
+fn named(leaves: &[&str]) -> Vec<String> {
+    let mut lab = Lab::default();
+    for (place, leaf) in (1..).zip(LEAVES) {
+        lab.cable((leaf, 1), ("first", place));
+        lab.cable((leaf, 2), ("second", place));
+    }
+    for _ in 0..12 {
+        for leaf in LEAVES {
+            for port in ["1", "2"] {
+                let is_bad = port == "1" && leaves.contains(&leaf);
+                let errors = if is_bad { 500.0 } else { 0.0 };
+                lab.add(leaf, &SWITCH_PORT_ERRORS, &[port, "symbol_error"], errors);
+            }
+        }
+        lab.read();
+    }
+    lab.said_by(error_counters::build)
+}
+
+#[test]
+fn errors_on_most_cables_of_a_switch_are_its_own() {
+    assert_eq!(named(&["a", "b", "d"]), ["link-errors switch/first"]);
+    assert_eq!(
+        named(&["a", "b"]),
+        ["link-errors link/a:1", "link-errors link/b:1"]
+    );
+}
