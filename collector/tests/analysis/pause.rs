@@ -251,6 +251,35 @@ fn much_pause_of_a_nic_whose_pcie_link_does_not_stall_is_a_storm() {
     check(&half("stalled"), &[slow]);
 }
 
+/// Pause for half of the time, of a NIC that receives nothing from 65 s to 80 s, and pauses less then by this share.
+fn half_the_time_with_a_gap(of_idle: f64) -> Box<Fault> {
+    const GAP: std::ops::Range<u64> = 65..80;
+    let before = |seconds: u64| seconds.clamp(GAP.start, GAP.end) - GAP.start;
+    let busy = move |seconds: u64| (seconds - before(seconds)) as f64;
+    with(move |node, seconds| {
+        of_gpus(|rail| {
+            let is_it = (node, rail) == (5, 1);
+            let paused = 0.5 * busy(seconds) + of_idle * before(seconds) as f64;
+            let paused = if is_it { paused } else { 0.0 };
+            format!(
+                "railscope_nic_pfc_pause_seconds_total{{netdev=\"eth{rail}\",priority=\"3\",direction=\"transmit\"}} {paused}\n\
+                 railscope_rdma_port_receive_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {}\n",
+                1e10 * busy(seconds),
+            )
+        })
+    })
+}
+
+#[test]
+fn pause_that_goes_on_while_nothing_arrives_is_a_storm() {
+    let named =
+        |of_idle| super::incidents(&run(&with_addresses(half_the_time_with_a_gap(of_idle))));
+    let storm = "pfc-storm nic/n5:mlx5_1 gpus=1 [gpu/n5:1]";
+    assert_eq!(named(0.4), [storm]);
+    let slow = "slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]";
+    assert_eq!(named(0.02), [slow]);
+}
+
 #[test]
 fn pause_that_a_storm_left_in_the_window_is_no_slow_receiver() {
     let view = run(&with_addresses(pauses(|seconds| seconds.min(120.0))));

@@ -65,25 +65,27 @@ struct Past {
     slow: Option<Timestamp>,
 }
 
-/// When the pause of each NIC was last a storm.
+/// When the pause of each NIC was last a storm, and the share of the time in pause from which it was one.
 #[derive(Debug, Default)]
-pub(super) struct Storms(BTreeMap<Part, Timestamp>);
+pub(super) struct Storms(BTreeMap<Part, (Timestamp, f64)>);
 
 impl Storms {
-    pub(super) fn note(&mut self, nic: &Part, now: Timestamp) {
-        self.0.insert(nic.clone(), now);
+    pub(super) fn note(&mut self, nic: &Part, least: f64, now: Timestamp) {
+        let noted = self.0.entry(nic.clone()).or_insert((now, least));
+        *noted = (now, noted.1.min(least));
     }
 
-    /// Whether its pause was a storm so lately that what is left of it in the window of counters may be the storm's.
-    pub(super) fn was_lately(&self, nic: &Part, now: Timestamp) -> bool {
-        let storm = self.0.get(nic);
-        storm.is_some_and(|storm| now.seconds_since(*storm) <= AFTER_STORM_SECONDS)
+    /// If its pause was a storm so lately that what is left of it in the window of counters may be the storm's, the share from which
+    /// it was one.
+    pub(super) fn lately(&self, nic: &Part, now: Timestamp) -> Option<f64> {
+        let (storm, least) = self.0.get(nic)?;
+        (now.seconds_since(*storm) <= AFTER_STORM_SECONDS).then_some(*least)
     }
 
     /// Drops those that are over.
     pub(super) fn forget(&mut self, now: Timestamp) {
         self.0
-            .retain(|_, storm| now.seconds_since(*storm) <= AFTER_STORM_SECONDS);
+            .retain(|_, (storm, _)| now.seconds_since(*storm) <= AFTER_STORM_SECONDS);
     }
 }
 

@@ -9,7 +9,7 @@ use railscope_model::metric::{
 };
 
 use super::own_past::{BackPressure, OwnPast, Storms};
-use super::pauses::{NOTHING, Pausing, far, is_narrow, share, stalled_share};
+use super::pauses::{NOTHING, Pausing, far, is_narrow, pauses_idle, share, stalled_share};
 use super::{Holds, MIN_PAUSE};
 use crate::assemble::netdev::address_of;
 use crate::detect::detector::View;
@@ -112,6 +112,9 @@ fn holds<'a>(
             bytes,
         },
         receives_nothing: carried.is_some_and(|(bytes, speed)| bytes < NOTHING * speed),
+        pauses_idle: bytes
+            .zip(speed)
+            .is_some_and(|(bytes, speed)| pauses_idle(port.window, speed, &[vec![bytes]])),
         is_stormy: false,
         stalled: nic.and_then(|nic| stalled_share(nic, device)),
         has_narrow_link: nic.zip(pci).is_some_and(|(nic, pci)| is_narrow(nic, pci)),

@@ -13,7 +13,7 @@ use railscope_model::reading::Labels;
 
 use super::own_past::{BackPressure, OwnPast, PAUSE_UNEXPLAINED, PAUSE_WITHOUT_PAST, Storms};
 use super::stalls::stalled;
-use super::{ABOVE_PEERS, MIN_PAUSE, STORM, STORM_SECONDS, WINDOW_SECONDS};
+use super::{ABOVE_PEERS, MIN_PAUSE, SPAN_SECONDS, STORM, STORM_SECONDS, WINDOW_SECONDS};
 use crate::assemble::netdev::nic_of;
 use crate::detect::detector::View;
 use crate::detect::peers::{MIN_PEERS, median};
@@ -66,7 +66,7 @@ pub(super) fn numbers() -> [Threshold; 2] {
 pub(super) fn numbers_of_storms() -> [Threshold; 6] {
     [
         Threshold::new(
-            "share of the time in pause of a NIC that receives nothing",
+            "share of the time in pause of a NIC while it receives nothing",
             OF_IDLE,
             "ratio",
             "nothing arrives that it could be slow to take (a choice)",
@@ -186,6 +186,8 @@ pub(super) struct Pausing<'a> {
     pub(super) back_pressure: BackPressure<'a>,
     /// Whether it receives so little that it cannot be too slow for it.
     pub(super) receives_nothing: bool,
+    /// Whether it has paused lately for as long as it received nothing.
+    pub(super) pauses_idle: bool,
     /// Whether its driver has counted a pause storm.
     pub(super) is_stormy: bool,
     /// Share of the seconds in which its PCIe link lacked credits, where that is known.
@@ -215,21 +217,23 @@ impl Pausing<'_> {
         let has_lasted = has_settled(counter) && lately > MIN_PAUSE;
         let least = match self.stalled {
             _ if self.lacks_credits() => STORM,
-            _ if self.receives_nothing => OF_IDLE,
+            _ if self.receives_nothing || self.pauses_idle => OF_IDLE,
             _ if self.has_narrow_link => STORM,
             Some(_) => UNSTALLED,
             None => LASTING,
         };
-        let was_storm = storms.was_lately(lane.0, now);
-        // A slow PCIe link pauses for less, and may follow a short storm.
-        let stays = was_storm && least < STORM;
-        let share = if stays { STILL_STORM } else { 1.0 };
+        let before = storms.lately(lane.0, now);
+        let enough = match before {
+            // A slow PCIe link pauses for less, and may follow a short storm.
+            Some(before) if least < STORM => STILL_STORM * before.min(least),
+            _ => least,
+        };
         let is_storm = lately > STORM
             || (self.is_stormy && most > STORM / 2.0)
-            || (has_lasted && lately >= share * least);
+            || (has_lasted && lately >= enough);
         if is_storm {
             past.note_storm(lane, self.back_pressure, now);
-            storms.note(lane.0, now);
+            storms.note(lane.0, least, now);
             return Some((true, most));
         }
         let least = if self.has_narrow_link || self.lacks_credits() {
@@ -240,7 +244,7 @@ impl Pausing<'_> {
         let limits = (least, PAUSE_WITHOUT_PAST);
         // A little pause while nothing arrives delays nothing.
         let is_slow = has_lasted
-            && !was_storm
+            && before.is_none()
             && !self.receives_nothing
             && past.is_new(lane, self.back_pressure, limits, now);
         is_slow.then_some((false, rate))
@@ -329,13 +333,63 @@ pub(super) fn receives_nothing(history: &NodeHistory, device: &RdmaDevice) -> bo
     known.is_some_and(|(bytes, speed)| bytes.max(of_interface(history, device)) < NOTHING * speed)
 }
 
+/// Whether a NIC has lately paused its switch for a time in which it received nothing. A slow receiver has nothing to hold back then.
+/// `speed` is that of its port, bytes a second; each of `received` counts what arrives, as a sum.
+pub(super) fn pauses_idle(pause: Window<'_>, speed: f64, received: &[Vec<Window<'_>>]) -> bool {
+    let is_idle = |from: Timestamp, to: Timestamp| {
+        let between = |bytes: &Window<'_>| Some(bytes.count_at(to)? - bytes.count_at(from)?);
+        let limit = NOTHING * speed * to.seconds_since(from);
+        received.iter().all(|all| {
+            let sum = all.iter().map(between).sum::<Option<f64>>();
+            sum.is_some_and(|bytes| bytes < limit)
+        })
+    };
+    let mut idle = Increase {
+        amount: 0.0,
+        seconds: 0.0,
+    };
+    let steps = pause.counts().zip(pause.counts().skip(1));
+    steps.into_iter().any(|(later, earlier)| {
+        if is_idle(earlier.at, later.at) {
+            idle.amount += earlier.rise;
+            idle.seconds += later.at.seconds_since(earlier.at);
+        } else {
+            (idle.amount, idle.seconds) = (0.0, 0.0);
+        }
+        idle.seconds >= SPAN_SECONDS && idle.rate() >= OF_IDLE
+    })
+}
+
+/// [`pauses_idle`] by the counters of the NIC itself.
+pub(super) fn pauses_idle_itself(
+    history: &NodeHistory,
+    device: &RdmaDevice,
+    pause: Window<'_>,
+) -> bool {
+    let speed = of_device(history, device, &RDMA_PORT_SPEED).filter_map(|speed| speed.value());
+    let ports: Vec<_> = of_device(history, device, &RDMA_PORT_RECEIVE_BYTES).collect();
+    let speed = speed.reduce(f64::max).filter(|_| !ports.is_empty());
+    let received = [ports, interface_bytes(history, device).collect()];
+    speed.is_some_and(|speed| pauses_idle(pause, speed, &received))
+}
+
 /// Bytes a second that a NIC's interface receives, where it counts them by priority: TCP, too.
 fn of_interface(history: &NodeHistory, device: &RdmaDevice) -> f64 {
-    let received = history.moving(&NIC_PRIORITY_BYTES).filter(|(labels, _)| {
+    let received = interface_bytes(history, device);
+    let rates = received.filter_map(|bytes| bytes.newest_increase(WINDOW_SECONDS));
+    rates.map(Increase::rate).sum()
+}
+
+/// What a NIC's interface receives by priority.
+fn interface_bytes<'a>(
+    history: &'a NodeHistory,
+    device: &RdmaDevice,
+) -> impl Iterator<Item = Window<'a>> {
+    let series = history.moving(&NIC_PRIORITY_BYTES);
+    series.filter_map(move |(labels, bytes)| {
         let is_own = |netdev| nic_of(history, netdev).is_some_and(|(_, nic)| nic == *device);
         let netdev = labels.values().next();
-        labels.values().last() == Some("receive") && netdev.is_some_and(is_own)
-    });
-    let rates = received.filter_map(|(_, bytes)| bytes.newest_increase(WINDOW_SECONDS));
-    rates.map(Increase::rate).sum()
+        let is_received = labels.values().last() == Some("receive");
+        (is_received && netdev.is_some_and(is_own)).then_some(bytes)
+    })
 }

@@ -5,8 +5,8 @@ use railscope_model::metric::{Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_P
 
 use super::own_past::{BackPressure, OwnPast, Storms};
 use super::pauses::{
-    Pausing, far, is_narrow, is_pausing, pause_of, paused_words, received, receives_nothing, share,
-    stalled_share,
+    Pausing, far, is_narrow, is_pausing, pause_of, paused_words, pauses_idle_itself, received,
+    receives_nothing, share, stalled_share,
 };
 use super::{Holds, WINDOW_SECONDS};
 use crate::assemble::netdev::{fabric_nic_of, nic_of};
@@ -101,6 +101,7 @@ fn holds<'a>(
             bytes: received(history, &device),
         },
         receives_nothing: receives_nothing(history, &device),
+        pauses_idle: pauses_idle_itself(history, &device, sender.window),
         is_stormy,
         stalled: stalled_share(history, &device),
         has_narrow_link: pci.is_some_and(|pci| is_narrow(history, pci)),
