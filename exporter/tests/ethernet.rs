@@ -165,6 +165,25 @@ fn ice_counts_pauses_and_their_ends_which_are_both_frames() {
 }
 
 #[test]
+fn ionic_counts_the_time_in_pause_by_priority() {
+    check(
+        Some("ionic"),
+        "frames_rx_pripause 40
+         tx_pripause_3_1us_count 5000000
+         frames_rx_pause 2
+         frames_rx_bad_fcs 7
+         frames_rx_pri_3 90",
+        &[
+            "pfc_pause_seconds_total 3 transmit 5",
+            "pause_seconds_total transmit 5",
+            "global_pause_frames_total receive 2",
+            "phy_crc_errors_total  7",
+            "priority_packets_total 3 receive 90",
+        ],
+    );
+}
+
+#[test]
 fn of_a_driver_without_a_table_nothing_is_guessed() {
     check(Some("e1000e"), "rx_discards_phy 1\nrx_bits 2\n", &[]);
     check(
