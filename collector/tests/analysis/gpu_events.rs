@@ -127,6 +127,11 @@ fn errors_of_nvlinks_and_memory_are_named() {
             0.02,
             "gpu-memory",
         ),
+        (
+            "railscope_gpu_ecc_errors_total{gpu=\"2\",severity=\"corrected\"}",
+            1.0,
+            "gpu-memory",
+        ),
     ] {
         let rises = with(move |node, seconds| {
             let count = if node == 3 {

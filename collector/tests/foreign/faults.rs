@@ -98,7 +98,7 @@ const SHAPES: [Shape; 11] = [
         parts: 2,
         labels: r#"gpu_id="$",gpu_partition_id="0",serial_number="S$",card_series="AMD Instinct MI300X",gpu_uuid="u$""#,
         usual: &[
-            ("gpu_gfx_activity", 0.0),
+            ("gpu_gfx_activity", 90.0),
             ("gpu_junction_temperature", 45.0),
         ],
     },

@@ -24,6 +24,9 @@ const ALIKE: f64 = 0.8;
 /// For how long rates are averaged at least.
 const SPAN_SECONDS: f64 = 30.0;
 
+/// A host's exporter ends when the host begins to shut down, its links when it ends.
+const SHUTDOWN_SECONDS: f64 = 120.0;
+
 /// Most ports that are compared: where more go down, more than a cable has failed.
 const MOST: usize = 64;
 
@@ -47,6 +50,12 @@ pub(super) fn thresholds() -> Vec<Threshold> {
             SPAN_SECONDS,
             "s",
             "one reading may be off (a choice)",
+        ),
+        Threshold::new(
+            "time from the last report of a host to the loss of its ports, at most",
+            SHUTDOWN_SECONDS,
+            "s",
+            "its exporter ends when it begins to shut down (a choice)",
         ),
         Threshold::new(
             "ports that are compared at most",
@@ -147,9 +156,11 @@ fn have_been_read_since(view: &View<'_>, ends: [&Fallen; 2]) -> bool {
 
 /// Whether a host lost a port, or stopped reporting, when they went down.
 fn a_host_failed_with(view: &View<'_>, ends: [&Fallen; 2]) -> bool {
-    let up = ends.map(|end| end.between[0]).into_iter().max();
+    let [up, down] = [0, 1].map(|at| ends.map(|end| end.between[at]).into_iter().max());
+    let before_down =
+        |heard: Timestamp| down.is_some_and(|down| down.seconds_since(heard) <= SHUTDOWN_SECONDS);
     view.history.nodes().any(|(_, history)| {
-        let is_silent = !history.is_current(view.now) && history.heard() >= up;
+        let is_silent = !history.is_current(view.now) && history.heard().is_some_and(before_down);
         let ports = [&RDMA_PORT_UP, &NIC_CARRIER].map(|metric| history.moving(metric));
         let fell =
             |window: Window<'_>| fell_between(window).is_some_and(|[_, down]| Some(down) >= up);

@@ -341,6 +341,17 @@ pub(super) const LIMITS: &[Limit] = &[
         ..Limit::of_cable("uncorrected", 0.0, 1.0, "DCGM memory health check: any").fatal()
     },
     Limit {
+        metric: &GPU_ECC_ERRORS,
+        names: Names::Gpu,
+        class: &GPU_MEMORY,
+        ..Limit::of_cable(
+            "corrected",
+            600.0,
+            20.0,
+            "10 per minute: a failed cell is corrected at each access, healthy GPUs have a few per day (an engineering choice)",
+        )
+    },
+    Limit {
         metric: &RDMA_NO_BUFFER,
         names: Names::Receiver,
         class: &RECEIVER_NOT_READY,
