@@ -59,34 +59,34 @@ fn switches_that_hear_each_other_by_somebody_else_s_exporter_share_a_cable_and_a
     );
 }
 
-/// Name of a switch, and two ports of it, each with the switch and the port at the other end.
-type SwitchOfTwo = (&'static str, [[&'static str; 3]; 2]);
+/// Name of a switch, and ports of it, each with the switch and the port at the other end.
+type SwitchWithPorts = (&'static str, &'static [[&'static str; 3]]);
 
-const TWO_LEAVES_AND_TWO_SPINES: [SwitchOfTwo; 4] = [
+const TWO_LEAVES_AND_TWO_SPINES: [SwitchWithPorts; 4] = [
     (
         "leaf-01",
-        [
+        &[
             ["Eth1/9", "spine-01", "Eth1/1"],
             ["Eth1/10", "spine-02", "Eth1/1"],
         ],
     ),
     (
         "leaf-02",
-        [
+        &[
             ["Eth1/9", "spine-01", "Eth1/2"],
             ["Eth1/10", "spine-02", "Eth1/2"],
         ],
     ),
     (
         "spine-01",
-        [
+        &[
             ["Eth1/1", "leaf-01", "Eth1/9"],
             ["Eth1/2", "leaf-02", "Eth1/9"],
         ],
     ),
     (
         "spine-02",
-        [
+        &[
             ["Eth1/1", "leaf-01", "Eth1/10"],
             ["Eth1/2", "leaf-02", "Eth1/10"],
         ],
@@ -94,9 +94,9 @@ const TWO_LEAVES_AND_TWO_SPINES: [SwitchOfTwo; 4] = [
 ];
 
 /// IF-MIB and LLDP-MIB of such a switch, with these ports down.
-fn two_ports((switch, ports): &SwitchOfTwo, down: &[(&str, &str)]) -> String {
+fn page_of((switch, ports): &SwitchWithPorts, down: &[(&str, &str)]) -> String {
     let mut text = String::new();
-    for (number, [port, system, their_port]) in (1..).zip(ports) {
+    for (number, [port, system, their_port]) in (1..).zip(*ports) {
         let is_up = !down.contains(&(switch, port));
         let status = if is_up { 1 } else { 2 };
         text += &format!(
@@ -117,29 +117,102 @@ fn two_ports((switch, ports): &SwitchOfTwo, down: &[(&str, &str)]) -> String {
     text
 }
 
-/// Scrapes a minute apart, each switch at another time, and the neighbors that both lose with the cable.
-#[test]
-fn a_cable_whose_ports_are_down_on_pages_of_a_minute_is_down() {
+/// What is named of switches over time, which are scraped a minute apart, each at another time. `page` is that of a switch, none
+/// while it does not respond.
+fn named_each_5_s(
+    switches: &[SwitchWithPorts],
+    seconds: u64,
+    page: impl Fn(u64, &SwitchWithPorts) -> Option<String>,
+) -> Vec<(u64, Vec<String>)> {
     let mapping = Mappings::default().by_kind("snmp_exporter").cloned();
     let mapping = mapping.expect("built in");
-    let mut translators = TWO_LEAVES_AND_TWO_SPINES.map(|(switch, _)| {
+    let translator = |(switch, _): &SwitchWithPorts| {
         let about = Subject::Switch(switch.parse().expect("name"));
         Translator::new(mapping.clone(), Some(about))
-    });
+    };
+    let mut translators: Vec<_> = switches.iter().map(translator).collect();
     let mut analyzer = Analyzer::default();
-    for seconds in (0..600).step_by(5) {
+    let mut tick = |seconds: u64| {
         let at = Timestamp(seconds * 1000);
-        let lost = [("leaf-01", "Eth1/10"), ("spine-02", "Eth1/1")];
-        let down = if seconds < 300 { &[] } else { &lost[..] };
-        let switches = TWO_LEAVES_AND_TWO_SPINES.iter().zip(&mut translators);
+        let switches = switches.iter().zip(&mut translators);
         for (number, (switch, translator)) in (0..).zip(switches) {
-            if seconds % 60 != 15 * number {
-                continue;
+            let is_due = seconds % 60 == 10 * number;
+            if let Some(page) = page(seconds, switch).filter(|_| is_due) {
+                take_up(&mut analyzer, translator.translate(&page, at), at);
             }
-            let page = two_ports(switch, down);
-            take_up(&mut analyzer, translator.translate(&page, at), at);
         }
-        let named = named(&analyzer.tick(at));
+        (seconds, named(&analyzer.tick(at)))
+    };
+    (0..seconds).step_by(5).map(&mut tick).collect()
+}
+
+/// A spine with four leaves, each with another one, too.
+const FOUR_LEAVES_AND_A_SPINE: [SwitchWithPorts; 5] = [
+    (
+        "leaf-01",
+        &[
+            ["Eth1/9", "spine-02", "Eth1/1"],
+            ["Eth1/10", "spine-01", "Eth1/1"],
+        ],
+    ),
+    (
+        "leaf-02",
+        &[
+            ["Eth1/9", "spine-02", "Eth1/2"],
+            ["Eth1/10", "spine-01", "Eth1/2"],
+        ],
+    ),
+    (
+        "leaf-03",
+        &[
+            ["Eth1/9", "spine-02", "Eth1/3"],
+            ["Eth1/10", "spine-01", "Eth1/3"],
+        ],
+    ),
+    (
+        "spine-01",
+        &[
+            ["Eth1/1", "leaf-01", "Eth1/10"],
+            ["Eth1/2", "leaf-02", "Eth1/10"],
+            ["Eth1/3", "leaf-03", "Eth1/10"],
+            ["Eth1/4", "leaf-04", "Eth1/10"],
+        ],
+    ),
+    (
+        "leaf-04",
+        &[
+            ["Eth1/9", "spine-02", "Eth1/4"],
+            ["Eth1/10", "spine-01", "Eth1/4"],
+        ],
+    ),
+];
+
+#[test]
+fn a_switch_that_starts_again_leaves_no_cable_down_until_its_neighbors_are_read() {
+    const GONE: std::ops::Range<u64> = 300..560;
+    let page = |seconds, switch: &SwitchWithPorts| match switch.0 {
+        _ if !GONE.contains(&seconds) => Some(page_of(switch, &[])),
+        "spine-01" => None,
+        leaf => Some(page_of(switch, &[(leaf, "Eth1/10")])),
+    };
+    let ever = named_each_5_s(&FOUR_LEAVES_AND_A_SPINE, 900, page);
+    let mut after: Vec<_> = ever
+        .into_iter()
+        .filter(|(seconds, _)| *seconds > 500)
+        .flat_map(|(_, named)| named)
+        .collect();
+    after.dedup();
+    assert_eq!(after, ["switch-down switch/spine-01"]);
+}
+
+#[test]
+fn a_cable_whose_ports_are_down_on_pages_of_a_minute_is_down() {
+    let lost = [("leaf-01", "Eth1/10"), ("spine-02", "Eth1/1")];
+    let page = |seconds, switch: &SwitchWithPorts| {
+        let down = if seconds < 300 { &[] } else { &lost[..] };
+        Some(page_of(switch, down))
+    };
+    for (seconds, named) in named_each_5_s(&TWO_LEAVES_AND_TWO_SPINES, 600, page) {
         match seconds {
             ..300 => assert_eq!(named, Vec::<String>::new(), "{seconds} s"),
             420.. => assert_eq!(named, ["uplink-down link/leaf-01[Eth1/10]"], "{seconds} s"),
@@ -152,9 +225,9 @@ fn a_cable_whose_ports_are_down_on_pages_of_a_minute_is_down() {
 #[test]
 fn interfaces_of_hosts_without_rdma_ports_are_nics_where_switches_have_them_as_neighbors() {
     let built_in = |kind: &str| Mappings::default().by_kind(kind).cloned().expect(kind);
-    let leaf: SwitchOfTwo = (
+    let leaf: SwitchWithPorts = (
         "leaf-01",
-        [["Eth1/1", "n1.site", "eth4"], ["Eth1/2", "n2.site", "eth4"]],
+        &[["Eth1/1", "n1.site", "eth4"], ["Eth1/2", "n2.site", "eth4"]],
     );
     let about = Subject::Switch("leaf-01".parse().expect("name"));
     let mut of_leaf = Translator::new(built_in("snmp_exporter"), Some(about));
@@ -171,7 +244,7 @@ fn interfaces_of_hosts_without_rdma_ports_are_nics_where_switches_have_them_as_n
         } else {
             &[]
         };
-        let page = two_ports(&leaf, down);
+        let page = page_of(&leaf, down);
         take_up(&mut analyzer, of_leaf.translate(&page, at), at);
         for (host, translator) in of_hosts.iter_mut().enumerate() {
             // The first page may be from before the link came up.

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 
 use railscope_model::fabric::{Link, LinkId, LinkKind, PartId, Presence, Witness};
 use railscope_model::identity::{NodeName, Part};
+use railscope_model::metric::SWITCH_PORT_UP;
 
 use super::{TOLERANCE, evidence, generations, gigabits, norm};
 use crate::classes::{PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
 use crate::detect::detector::{Evidence, View};
 use crate::stages::Step;
+use crate::store::Window;
 
 /// What the fabric shows.
 #[derive(Debug, Default)]
@@ -56,6 +58,7 @@ fn one_lost(view: &View<'_>, id: LinkId) -> Option<Evidence> {
                 swept.seconds_since(link.seen())
             ),
         ),
+        None if came_up(view, [(a, link.ports.0), (b, link.ports.1)]) => return None,
         None => (
             "lldp",
             format!(
@@ -75,6 +78,28 @@ fn one_lost(view: &View<'_>, id: LinkId) -> Option<Evidence> {
         &PORT_DOWN
     };
     Some(evidence(view, part, class, signal, 1.0, statement))
+}
+
+/// Whether the port at one end is up since the other was last read, which was down then: the other has not been read since its switch
+/// started again.
+fn came_up(view: &View<'_>, ends: [(PartId, u16); 2]) -> bool {
+    let [one, other] = ends.map(|(id, port)| {
+        let Part::Switch(switch) = &view.fabric.vertex(id).part else {
+            return None;
+        };
+        let history = view.history.switch(switch)?;
+        history.window(
+            &SWITCH_PORT_UP,
+            &[&view.fabric.port_name(id, port).to_string()],
+        )
+    });
+    let is_after = |(own, other): (Window<'_>, Window<'_>)| {
+        let up = own.unbroken().take_while(|(_, up)| *up != 0.0).last();
+        let read = other.latest().map(|(at, _)| at);
+        up.zip(read).is_some_and(|((up, _), read)| up > read)
+    };
+    let both = one.zip(other);
+    both.is_some_and(|(one, other)| is_after((one, other)) || is_after((other, one)))
 }
 
 /// Cables that the subnet shows slower than their peers: for a host port the same
