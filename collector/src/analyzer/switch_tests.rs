@@ -5,6 +5,7 @@ mod drops;
 mod errors;
 mod fallen;
 mod flapping;
+mod host_drops;
 mod lost_links;
 mod pause_frames;
 mod ports;

@@ -6,10 +6,10 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 use railscope_model::metric::{
     GPU_DRAM_BANDWIDTH, GPU_MEMORY_USED, GPU_TENSOR_ACTIVE, Kind, Metric, RDMA_RETRANSMITS,
-    SENSOR_ALARM, SWITCH_PORT_PFC_FRAMES,
+    SENSOR_ALARM, SWITCH_PORT_DISCARDS, SWITCH_PORT_PFC_FRAMES,
 };
 
-use crate::classes::{Class, GPU_SLOW, Severity};
+use crate::classes::{Class, EDGE_LOSSY, GPU_SLOW, Severity};
 use crate::detect::gpus::Gpus;
 use crate::detect::registry::{self, Rule};
 use crate::detect::rules;
@@ -83,8 +83,9 @@ impl Evidence {
         let may_be_work = self.class == &GPU_SLOW && of_work.contains(&self.signal);
         // EFA retransmits at once, over other paths; and nodes have more fans than they need.
         let is_redundant = [&RDMA_RETRANSMITS, &SENSOR_ALARM].map(|metric| metric.name);
-        // Frames do not show for how long they pause.
-        let is_vague = self.signal == SWITCH_PORT_PFC_FRAMES.name;
+        // Frames do not show for how long they pause, and drops not whether the sender should have been paused.
+        let is_vague = self.signal == SWITCH_PORT_PFC_FRAMES.name
+            || self.class == &EDGE_LOSSY && self.signal == SWITCH_PORT_DISCARDS.name;
         if may_be_work || is_vague || is_redundant.contains(&self.signal) {
             Severity::Warning
         } else {

@@ -3,6 +3,7 @@
 
 mod congested_leaf;
 mod drops;
+mod host_drops;
 mod lone_drops;
 mod past;
 mod standing_queue;
@@ -18,12 +19,13 @@ use railscope_model::metric::{
 };
 
 use self::congested_leaf::{CongestedLeaf, Means};
+use self::host_drops::HostDrops;
 use self::lone_drops::Drops;
 use self::standing_queue::Queues;
 use self::uneven_spray::Spray;
 use self::waiting_cable::Waiting;
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{Class, ECMP_POLARIZED, PATH_SLOW, SWITCH_QOS, UPLINK_LOSSY};
+use crate::classes::{Class, ECMP_POLARIZED, EDGE_LOSSY, PATH_SLOW, SWITCH_QOS, UPLINK_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::port_series::PortSeries;
@@ -54,6 +56,7 @@ struct SwitchPorts {
     spray: Spray,
     queues: Queues,
     drops: Drops,
+    host_drops: HostDrops,
     waiting: Waiting,
     congested: [CongestedLeaf; 2],
 }
@@ -69,6 +72,7 @@ pub fn build() -> Box<dyn Detector> {
         spray: Spray::default(),
         queues: Queues::default(),
         drops: Drops::default(),
+        host_drops: HostDrops::default(),
         waiting: Waiting::default(),
         congested: [Means::Pause, Means::Credits].map(CongestedLeaf::new),
     })
@@ -87,6 +91,7 @@ impl Detector for SwitchPorts {
         self.spray.find(view, (&self.leaves, &self.bytes), out);
         self.queues.find(view, out);
         self.drops.find(view, out);
+        self.host_drops.find(view, out);
         self.waiting.find(view, out);
         for leaf in &mut self.congested {
             leaf.find(view, out);
@@ -105,6 +110,12 @@ impl Detector for SwitchPorts {
                 check: "A port between switches waits for credits, although the next switch waits for none itself.",
                 threshold: waiting_cable::words(),
                 clears: "The port waits no longer than others for each byte.",
+            }
+        } else if class == &EDGE_LOSSY {
+            Explanation {
+                check: "A port to a host drops packets, although it could send more and is not paused.",
+                threshold: host_drops::words(),
+                clears: "The port drops no packets.",
             }
         } else if signal == SWITCH_PORT_DISCARDS.name {
             Explanation {
@@ -158,6 +169,7 @@ impl Detector for SwitchPorts {
             uneven_spray::rule(),
             standing_queue::rule(),
             lone_drops::rule(),
+            host_drops::rule(),
             waiting_cable::rule(),
             by_pause,
             by_credits,
