@@ -1,7 +1,6 @@
 //! Errors that switches count on their ports: of the cable there, unless what came in was broken before.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, Neighbor, PartId};
 use railscope_model::identity::{Part, SwitchName};
@@ -16,7 +15,7 @@ use crate::detect::registry::Threshold;
 /// Share of the broken frames of a port of which as many must have come in at the switch before it to be the same.
 const SAME_FRAMES: f64 = 0.5;
 
-/// Share of a switch's cables to other switches that have errors from which it is the switch, and fewest of them.
+/// Share of a switch's cables to other switches that have errors above which it is the switch, and fewest of them.
 const SHARE_OF_SWITCH: f64 = 0.5;
 const FEWEST_OF_SWITCH: usize = 3;
 
@@ -30,7 +29,7 @@ pub(super) fn thresholds() -> [Threshold; 3] {
             "a cut-through switch forwards corrupted frames (a choice)",
         ),
         Threshold::new(
-            "share of a switch's cables to other switches from which the switch is reported",
+            "share of a switch's cables to other switches above which the switch is reported",
             SHARE_OF_SWITCH,
             "of all",
             "cables fail one by one (a choice)",
@@ -57,6 +56,7 @@ impl Whole {
     /// What is reported of it.
     pub(super) fn evidence(self, view: &View<'_>, limit: &Limit, usual_per_hour: f64) -> Evidence {
         let sum = |of: fn(&Rise) -> f64| self.rises.iter().map(of).sum();
+        let bad: BTreeSet<Part> = self.rises.iter().map(|rise| rise.part.clone()).collect();
         let seconds: f64 = sum(|rise| rise.seconds);
         let all = Rise {
             part: view.fabric.vertex(self.switch).part.clone(),
@@ -68,11 +68,11 @@ impl Whole {
         let mut evidence = evidence(view, all, limit, usual_per_hour);
         evidence.statement = format!(
             "{} of the {} cables between {part} and other switches have errors: {}",
-            self.rises.len(),
+            bad.len(),
             self.cables,
             evidence.statement
         );
-        evidence.related = self.rises.into_iter().map(|rise| rise.part).collect();
+        evidence.related = bad.into_iter().collect();
         evidence
     }
 }
@@ -80,22 +80,7 @@ impl Whole {
 /// Takes the cables of switches out that have errors on most of their cables to other switches.
 pub(super) fn take_whole(fabric: &Fabric, rises: &mut Vec<Rise>) -> Vec<Whole> {
     let mut found = Vec::new();
-    loop {
-        let mut of_switch: BTreeMap<PartId, usize> = BTreeMap::new();
-        for rise in rises.iter() {
-            for end in switches_of(fabric, &rise.part).into_iter().flatten() {
-                *of_switch.entry(end).or_default() += 1;
-            }
-        }
-        let most = of_switch.into_iter().filter_map(|(switch, count)| {
-            let cables = between_switches(fabric, switch);
-            let is_most =
-                count >= FEWEST_OF_SWITCH && count as f64 >= SHARE_OF_SWITCH * cables as f64;
-            is_most.then_some((count, Reverse(switch), cables))
-        });
-        let Some((_, Reverse(switch), cables)) = most.max() else {
-            return found;
-        };
+    while let Some((switch, cables)) = worst(fabric, rises) {
         let is_its = |rise: &Rise| {
             switches_of(fabric, &rise.part).is_some_and(|ends| ends.contains(&switch))
         };
@@ -107,6 +92,36 @@ pub(super) fn take_whole(fabric: &Fabric, rises: &mut Vec<Rise>) -> Vec<Whole> {
             cables,
         });
     }
+    found
+}
+
+/// The switch with the largest share of cables with errors, if that is most of them, and the number of its cables. None if two have the
+/// same, and where a bundle to one switch has errors: it may be either.
+fn worst(fabric: &Fabric, rises: &[Rise]) -> Option<(PartId, usize)> {
+    // Both ends of a cable may have counted.
+    let mut with_errors: BTreeMap<PartId, BTreeMap<&Part, PartId>> = BTreeMap::new();
+    for rise in rises {
+        if let Some([one, other]) = switches_of(fabric, &rise.part) {
+            for (near, far) in [(one, other), (other, one)] {
+                with_errors.entry(near).or_default().insert(&rise.part, far);
+            }
+        }
+    }
+    let mut most: Vec<_> = with_errors
+        .into_iter()
+        .filter_map(|(switch, bad)| {
+            let cables = between_switches(fabric, switch);
+            let share = bad.len() as f64 / cables as f64;
+            let peers: BTreeSet<PartId> = bad.values().copied().collect();
+            let is_most = bad.len() >= FEWEST_OF_SWITCH && share > SHARE_OF_SWITCH;
+            (is_most && peers.len() > 1).then_some((share, bad.len(), switch, cables))
+        })
+        .collect();
+    most.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+    let (share, count, switch, cables) = *most.first()?;
+    let second = most.get(1);
+    let is_alone = second.is_none_or(|second| (second.0, second.1) != (share, count));
+    is_alone.then_some((switch, cables))
 }
 
 /// The ends of a cable between two switches.
@@ -118,9 +133,11 @@ fn switches_of(fabric: &Fabric, cable: &Part) -> Option<[PartId; 2]> {
         .then_some(ends)
 }
 
-/// How many cables a switch has to other switches.
+/// How many cables in use a switch has to other switches.
 fn between_switches(fabric: &Fabric, switch: PartId) -> usize {
-    let to_switch = |near: &Neighbor<'_>| matches!(fabric.vertex(near.peer).part, Part::Switch(_));
+    let to_switch = |near: &Neighbor<'_>| {
+        near.link.is_present() && matches!(fabric.vertex(near.peer).part, Part::Switch(_))
+    };
     fabric.cables(switch).filter(to_switch).count()
 }
 
