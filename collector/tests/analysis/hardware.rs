@@ -401,6 +401,43 @@ fn a_narrow_pcie_link_without_an_address_is_that_of_its_gpu() {
     check(&told, &["pcie-degraded gpu/n3:2 gpus=1 []"]);
 }
 
+/// As of AMD's exporter, which reports neither addresses nor lanes by default.
+#[test]
+fn a_pcie_link_below_the_speed_of_the_nodes_others_is_named_while_its_gpu_is_busy() {
+    let generations = |of: fn(usize, usize) -> u32, utilization: f64| {
+        move |node: usize, _: u64, page: String| {
+            let is_other = |line: &&str| {
+                ![
+                    "railscope_pcie_",
+                    "railscope_gpu_info{",
+                    "railscope_gpu_utilization",
+                ]
+                .iter()
+                .any(|name| line.starts_with(name))
+            };
+            let others = page.lines().filter(is_other);
+            let others: String = others.map(|line| format!("{line}\n")).collect();
+            others
+                + &super::of_gpus(|gpu| {
+                    format!(
+                        "railscope_gpu_info{{gpu=\"{gpu}\",uuid=\"u{node}-{gpu}\",pci=\"\",name=\"MI300X\",serial=\"\",vbios=\"\",driver=\"\",architecture=\"\",numa_node=\"\"}} 1\n\
+                         railscope_gpu_utilization_ratio{{gpu=\"{gpu}\"}} {utilization}\n\
+                         railscope_gpu_pcie_link_generation{{gpu=\"{gpu}\"}} {}\n",
+                        of(node, gpu)
+                    )
+                })
+        }
+    };
+    let one = |node, gpu| if (node, gpu) == (3, 2) { 3 } else { 5 };
+    check(
+        &generations(one, 0.9),
+        &["pcie-degraded gpu/n3:2 gpus=1 []"],
+    );
+    check(&generations(one, 0.1), &[]);
+    let board = |node, _| if node == 3 { 4 } else { 5 };
+    check(&generations(board, 0.9), &[]);
+}
+
 /// As of an MI300X whose firmware holds down the clock of its HBM: it works while the others wait.
 #[test]
 fn a_gpu_whose_memory_runs_below_that_of_its_peers_is_slow_unless_it_has_less_to_do() {

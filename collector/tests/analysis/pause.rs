@@ -272,8 +272,7 @@ fn half_the_time_with_a_gap(of_idle: f64) -> Box<Fault> {
 
 #[test]
 fn pause_that_goes_on_while_nothing_arrives_is_a_storm() {
-    let named =
-        |of_idle| super::incidents(&run(&with_addresses(half_the_time_with_a_gap(of_idle))));
+    let named = |of_idle| incidents(&run(&with_addresses(half_the_time_with_a_gap(of_idle))));
     let storm = "pfc-storm nic/n5:mlx5_1 gpus=1 [gpu/n5:1]";
     assert_eq!(named(0.4), [storm]);
     let slow = "slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]";

@@ -33,7 +33,8 @@ pub(crate) const WINDOW_SECONDS: f64 = 120.0;
 /// To wait longer would be to report nothing of a port that flaps, and holds its job up each time,
 /// before its second loss.
 const LOSS_WAIT_SECONDS: f64 = 15.0;
-/// Scrapes between which replays of a GPU's PCIe link must have risen: a link that trains retransmits at once.
+/// Scrapes between which replays of a GPU's PCIe link, and corrected errors of its memory, must have risen: a link that trains retransmits
+/// at once, and a driver may report what it found in one scan.
 const MIN_STEPS: usize = 3;
 /// Errors that rise everywhere are the fabric's or the scheduler's doing: a part must stand out by this factor.
 const ABOVE_PEERS: f64 = 5.0;
@@ -114,10 +115,10 @@ impl Detector for ErrorCounters {
                 high.retain(|rise| reported.contains_key(&rise.part) || !usual.has(rise));
             }
             reported.extend(high.iter().map(|rise| (rise.part.clone(), view.now)));
-            let of_ports = limit.names == Names::SwitchPort && !limit.of_losses;
-            let whole = of_ports.then(|| switches::take_whole(view.fabric, &mut high));
-            let whole = whole.into_iter().flatten();
-            out.extend(whole.map(|switch| switch.evidence(view, limit, usual)));
+            if limit.names == Names::SwitchPort {
+                let whole = switches::take_whole(view.fabric, &mut high).into_iter();
+                out.extend(whole.map(|switch| switch.evidence(view, limit, usual)));
+            }
             out.extend(
                 high.into_iter()
                     .map(|rise| evidence(view, rise, limit, usual)),
@@ -206,12 +207,12 @@ impl Detector for ErrorCounters {
             if limit.names == Names::SwitchPort {
                 thresholds.extend(switches::thresholds());
             }
-            if limit.names == Names::GpuLink {
+            if [Names::GpuLink, Names::Gpu].contains(&limit.names) && limit.at_least > 1.0 {
                 thresholds.push(Threshold::new(
                     "scrapes between which they rose",
                     MIN_STEPS as f64,
                     "scrapes",
-                    "a link that trains, such as after a reset of its GPU, retransmits at once (a choice)",
+                    "what is counted once, such as by a link that trains, is over (a choice)",
                 ));
             }
             if limit.names == Names::Receiver {
@@ -326,8 +327,8 @@ fn rises_of(
             continue;
         }
         // What others have counts however it rose.
-        let may_train = limit.names == Names::GpuLink && least > 0.0;
-        if may_train && rising_steps(window) < MIN_STEPS {
+        let may_be_burst = [Names::GpuLink, Names::Gpu].contains(&limit.names) && least > 1.0;
+        if may_be_burst && rising_steps(window) < MIN_STEPS {
             continue;
         }
         let Some(part) = part(labels) else {

@@ -176,7 +176,7 @@ impl Detector for SlowReceiver {
                 "A NIC back-pressures its switch: the switch port connected to it has data but no credits, the NIC sends pause, or its PCIe link stalls."
             },
             threshold: format!(
-                "{ABOVE_PEERS} times the median port (InfiniBand: also of the ports of the NIC's job, and for each byte of the ports that send {:.0} % of its bytes), and {:.0} % of the time in pause ({:.0} % if nothing else shows that its PCIe link is slow), {MIN_TICKS} wait ticks per second or {:.0} % of the seconds with a stalled PCIe link, over {WINDOW_SECONDS:.0} s, and {NEW} times the port's own past for each byte, in which an InfiniBand NIC never receives more than {:.0} % of its port's speed, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s, {:.0} % if that lasts, {:.0} % if it counts stalls of its PCIe link and has hardly any, or {:.0} % if the NIC receives less than {:.0} % of its port's speed, it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
+                "{ABOVE_PEERS} times the median port (InfiniBand: also of the ports of the NIC's job, and for each byte of the ports that send {:.0} % of its bytes), and {:.0} % of the time in pause ({:.0} % if nothing else shows that its PCIe link is slow), {MIN_TICKS} wait ticks per second or {:.0} % of the seconds with a stalled PCIe link, over {WINDOW_SECONDS:.0} s, and {NEW} times the port's own past for each byte, in which an InfiniBand NIC never receives more than {:.0} % of its port's speed, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s, {:.0} % if that lasts, {:.0} % if it counts stalls of its PCIe link and has hardly any, or {:.0} % if the NIC receives less than {:.0} % of its port's speed or next to nothing for some of the time, it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
                 100.0 * BUSY,
                 100.0 * MIN_PAUSE,
                 100.0 * PAUSE_UNEXPLAINED,
@@ -260,7 +260,7 @@ fn numbers() -> Vec<Threshold> {
             "more change the median little (a choice)",
         ),
         Threshold::new(
-            "bytes that a NIC receives, up to which it receives nothing, InfiniBand",
+            "bytes that a NIC receives, up to which it receives nothing",
             NO_TRAFFIC,
             "B/s",
             "management and health checks (a choice)",

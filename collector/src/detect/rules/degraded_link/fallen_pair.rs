@@ -25,7 +25,7 @@ const ALIKE: f64 = 0.8;
 const SPAN_SECONDS: f64 = 30.0;
 
 /// A host's exporter ends when the host begins to shut down, its links when it ends.
-const SHUTDOWN_SECONDS: f64 = 120.0;
+const SHUTDOWN_SECONDS: f64 = 60.0;
 
 /// Most ports that are compared: where more go down, more than a cable has failed.
 const MOST: usize = 64;
@@ -154,13 +154,20 @@ fn have_been_read_since(view: &View<'_>, ends: [&Fallen; 2]) -> bool {
     switches.all(|(_, history)| history.heard() >= down)
 }
 
-/// Whether a host lost a port, or stopped reporting, when they went down.
+/// Whether a host without known cables lost a port, or stopped reporting, when they went down.
 fn a_host_failed_with(view: &View<'_>, ends: [&Fallen; 2]) -> bool {
     let [up, down] = [0, 1].map(|at| ends.map(|end| end.between[at]).into_iter().max());
-    let before_down =
-        |heard: Timestamp| down.is_some_and(|down| down.seconds_since(heard) <= SHUTDOWN_SECONDS);
-    view.history.nodes().any(|(_, history)| {
-        let is_silent = !history.is_current(view.now) && history.heard().is_some_and(before_down);
+    // One that is alive will be heard again.
+    let just_before = |heard: Timestamp| {
+        down.is_some_and(|down| heard < down && down.seconds_since(heard) <= SHUTDOWN_SECONDS)
+    };
+    let mut hosts = view.history.nodes();
+    hosts.any(|(node, history)| {
+        let mut devices = view.fabric.devices(node);
+        if devices.any(|device| view.fabric.cables(device).next().is_some()) {
+            return false;
+        }
+        let is_silent = history.heard().is_some_and(just_before);
         let ports = [&RDMA_PORT_UP, &NIC_CARRIER].map(|metric| history.moving(metric));
         let fell =
             |window: Window<'_>| fell_between(window).is_some_and(|[_, down]| Some(down) >= up);

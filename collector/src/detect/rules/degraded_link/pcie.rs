@@ -160,7 +160,7 @@ fn pcie_ends(history: &NodeHistory) -> Vec<PcieEnd> {
 }
 
 /// The links of GPUs without a known address: old versions of exporters report none. Only those with peers: of a known model, or
-/// maximum.
+/// maximum. Their speed could be that of the node's fastest, for a board may limit all.
 fn unplaced(
     history: &NodeHistory,
     endpoints: &BTreeMap<&str, (&str, &str)>,
@@ -174,6 +174,8 @@ fn unplaced(
         .filter_map(|(labels, _)| labels.values().next())
         .filter(|gpu| !is_known(gpu))
         .collect();
+    let speeds = gpus.iter().filter_map(|gpu| generation_speed(history, gpu));
+    let fastest = speeds.reduce(f64::max);
     let end = |gpu: &str| PcieEnd {
         pci: None,
         kind: "gpu".to_owned(),
@@ -181,8 +183,8 @@ fn unplaced(
         model: models.gpu(gpu).to_owned(),
         lanes: history.value(&GPU_PCIE_LINK_WIDTH, &[gpu]),
         max_lanes: history.value(&GPU_PCIE_LINK_WIDTH_MAX, &[gpu]),
-        speed: generation_speed(history, gpu),
-        max_speed: None,
+        speed: generation_speed(history, gpu).filter(|_| !models.gpu(gpu).is_empty()),
+        max_speed: fastest,
     };
     let has_peers = |end: &PcieEnd| end.max_lanes.is_some() || !end.model.is_empty();
     gpus.into_iter().map(end).filter(has_peers).collect()

@@ -347,7 +347,7 @@ pub(super) const LIMITS: &[Limit] = &[
         ..Limit::of_cable(
             "corrected",
             600.0,
-            20.0,
+            10.0,
             "10 per minute: a failed cell is corrected at each access, healthy GPUs have a few per day (an engineering choice)",
         )
     },

@@ -112,9 +112,7 @@ fn holds<'a>(
             bytes,
         },
         receives_nothing: carried.is_some_and(|(bytes, speed)| bytes < NOTHING * speed),
-        pauses_idle: bytes
-            .zip(speed)
-            .is_some_and(|(bytes, speed)| pauses_idle(port.window, speed, &[vec![bytes]])),
+        pauses_idle: bytes.is_some_and(|bytes| pauses_idle(port.window, &[vec![bytes]])),
         is_stormy: false,
         stalled: nic.and_then(|nic| stalled_share(nic, device)),
         has_narrow_link: nic.zip(pci).is_some_and(|(nic, pci)| is_narrow(nic, pci)),

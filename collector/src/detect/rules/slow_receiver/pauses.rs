@@ -13,13 +13,13 @@ use railscope_model::reading::Labels;
 
 use super::own_past::{BackPressure, OwnPast, PAUSE_UNEXPLAINED, PAUSE_WITHOUT_PAST, Storms};
 use super::stalls::stalled;
-use super::{ABOVE_PEERS, MIN_PAUSE, SPAN_SECONDS, STORM, STORM_SECONDS, WINDOW_SECONDS};
+use super::{ABOVE_PEERS, MIN_PAUSE, NO_TRAFFIC, STORM, STORM_SECONDS, WINDOW_SECONDS};
 use crate::assemble::netdev::nic_of;
 use crate::detect::detector::View;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::Threshold;
 use crate::stages::Step;
-use crate::store::{Increase, NodeHistory, Window};
+use crate::store::{Count, Increase, NodeHistory, Window};
 
 /// A receiver is called slow for what it did longer ago than this: until then pause that has just begun may be a
 /// storm, whose part is another.
@@ -30,6 +30,8 @@ const STEPS: f64 = 2.5;
 /// counts as nothing: the narrowest PCIe link, one lane of generation 3, takes 2 % of 400 Gb/s.
 pub(super) const OF_IDLE: f64 = 0.1;
 pub(super) const NOTHING: f64 = 0.01;
+/// Shortest time without traffic in which that share of the time in pause is a storm: the usual interval of scrapes.
+const IDLE_SECONDS: f64 = 4.5;
 
 /// Share of the time in pause that has lasted from which it is a storm. In simulated clusters of six other authors 22 slow receivers
 /// pause for at
@@ -63,13 +65,19 @@ pub(super) fn numbers() -> [Threshold; 2] {
 }
 
 /// The numbers of storms that are no full pause.
-pub(super) fn numbers_of_storms() -> [Threshold; 6] {
+pub(super) fn numbers_of_storms() -> [Threshold; 7] {
     [
         Threshold::new(
             "share of the time in pause of a NIC while it receives nothing",
             OF_IDLE,
             "ratio",
             "nothing arrives that it could be slow to take (a choice)",
+        ),
+        Threshold::new(
+            "time in which it receives next to nothing, at least, if it receives more before or after",
+            IDLE_SECONDS,
+            "s",
+            "the usual interval of scrapes (a choice)",
         ),
         Threshold::new(
             "share of the port's speed that is nothing",
@@ -186,7 +194,7 @@ pub(super) struct Pausing<'a> {
     pub(super) back_pressure: BackPressure<'a>,
     /// Whether it receives so little that it cannot be too slow for it.
     pub(super) receives_nothing: bool,
-    /// Whether it has paused lately for as long as it received nothing.
+    /// Whether it has lately paused while it received next to nothing.
     pub(super) pauses_idle: bool,
     /// Whether its driver has counted a pause storm.
     pub(super) is_stormy: bool,
@@ -217,8 +225,9 @@ impl Pausing<'_> {
         let has_lasted = has_settled(counter) && lately > MIN_PAUSE;
         let least = match self.stalled {
             _ if self.lacks_credits() => STORM,
-            _ if self.receives_nothing || self.pauses_idle => OF_IDLE,
+            _ if self.receives_nothing => OF_IDLE,
             _ if self.has_narrow_link => STORM,
+            _ if self.pauses_idle => OF_IDLE,
             Some(_) => UNSTALLED,
             None => LASTING,
         };
@@ -333,12 +342,12 @@ pub(super) fn receives_nothing(history: &NodeHistory, device: &RdmaDevice) -> bo
     known.is_some_and(|(bytes, speed)| bytes.max(of_interface(history, device)) < NOTHING * speed)
 }
 
-/// Whether a NIC has lately paused its switch for a time in which it received nothing. A slow receiver has nothing to hold back then.
-/// `speed` is that of its port, bytes a second; each of `received` counts what arrives, as a sum.
-pub(super) fn pauses_idle(pause: Window<'_>, speed: f64, received: &[Vec<Window<'_>>]) -> bool {
+/// Whether a NIC has lately paused its switch for [`OF_IDLE`] of at least [`IDLE_SECONDS`] in which next to nothing arrived. A slow
+/// receiver has nothing to hold back then. Each of `received` counts bytes, as a sum.
+pub(super) fn pauses_idle(pause: Window<'_>, received: &[Vec<Window<'_>>]) -> bool {
     let is_idle = |from: Timestamp, to: Timestamp| {
         let between = |bytes: &Window<'_>| Some(bytes.count_at(to)? - bytes.count_at(from)?);
-        let limit = NOTHING * speed * to.seconds_since(from);
+        let limit = NO_TRAFFIC * to.seconds_since(from);
         received.iter().all(|all| {
             let sum = all.iter().map(between).sum::<Option<f64>>();
             sum.is_some_and(|bytes| bytes < limit)
@@ -348,15 +357,19 @@ pub(super) fn pauses_idle(pause: Window<'_>, speed: f64, received: &[Vec<Window<
         amount: 0.0,
         seconds: 0.0,
     };
-    let steps = pause.counts().zip(pause.counts().skip(1));
-    steps.into_iter().any(|(later, earlier)| {
+    let newest = pause.latest().map(|(at, _)| at);
+    let is_recent = |count: &Count| {
+        newest.is_some_and(|newest| newest.seconds_since(count.at) <= WINDOW_SECONDS)
+    };
+    let steps = pause.counts().take_while(is_recent);
+    steps.zip(pause.counts().skip(1)).any(|(later, earlier)| {
         if is_idle(earlier.at, later.at) {
             idle.amount += earlier.rise;
             idle.seconds += later.at.seconds_since(earlier.at);
         } else {
             (idle.amount, idle.seconds) = (0.0, 0.0);
         }
-        idle.seconds >= SPAN_SECONDS && idle.rate() >= OF_IDLE
+        idle.seconds >= IDLE_SECONDS && idle.rate() >= OF_IDLE
     })
 }
 
@@ -366,11 +379,8 @@ pub(super) fn pauses_idle_itself(
     device: &RdmaDevice,
     pause: Window<'_>,
 ) -> bool {
-    let speed = of_device(history, device, &RDMA_PORT_SPEED).filter_map(|speed| speed.value());
     let ports: Vec<_> = of_device(history, device, &RDMA_PORT_RECEIVE_BYTES).collect();
-    let speed = speed.reduce(f64::max).filter(|_| !ports.is_empty());
-    let received = [ports, interface_bytes(history, device).collect()];
-    speed.is_some_and(|speed| pauses_idle(pause, speed, &received))
+    !ports.is_empty() && pauses_idle(pause, &[ports, interface_bytes(history, device).collect()])
 }
 
 /// Bytes a second that a NIC's interface receives, where it counts them by priority: TCP, too.
