@@ -192,13 +192,10 @@ pub(crate) fn cases_of_gaps() -> Vec<Case> {
     ]
 }
 
-/// Mass faults, unrelated alerts, and healthy clusters.
-pub(crate) fn cases_of_storms() -> Vec<Case> {
+/// Many ports down at once: the incident of their leaf before, after and without the alert of the ports.
+pub(crate) fn cases_of_a_dead_leaf() -> Vec<Case> {
     use Server::{Collector, Exporters};
     let leaf = || map_of_ports() + &incident("switch/leaf-0", "switch-down", "critical", "l");
-    let two = incident(GPU, "gpu-lost", "critical", "a")
-        + &incident("link/n8:mlx5_1/1", "port-down", "critical", "b");
-    let action = |node| format!("railscope_gpu_recovery_action{{node=\"{node}\",gpu=\"0\"}} 1\n");
     vec![
         case(
             "dead-leaf",
@@ -231,6 +228,53 @@ pub(crate) fn cases_of_storms() -> Vec<Case> {
                 (PAGER, "fabric/ports", ONE),
                 (TICKETS, "link/n1:mlx5_9/1", ONE),
             ],
+        ),
+        // The incident opens after the fallback alert was sent: the alert resolves, and the leaf is notified.
+        case(
+            "dead-leaf-late",
+            vec![
+                (0, Collector, exports(map_of_ports())),
+                (0, Exporters, exports(ports(1))),
+                (1, Exporters, exports(ports(0))),
+                (10, Collector, exports(leaf())),
+                (16, Exporters, exports(ports(1))),
+                (16, Collector, exports(map_of_ports())),
+            ],
+            &[(PAGER, "fabric/ports", ONE), (PAGER, "switch/leaf-0", ONE)],
+        ),
+        // The incident ends while exporters still report the ports of their last scrapes.
+        case(
+            "dead-leaf-ends",
+            vec![
+                (0, Collector, exports(map_of_ports())),
+                (0, Exporters, exports(ports(1))),
+                (2, Exporters, exports(ports(0))),
+                (4, Collector, exports(leaf())),
+                (11, Collector, exports(map_of_ports())),
+                (14, Exporters, exports(ports(1))),
+            ],
+            &[(PAGER, "switch/leaf-0", ONE)],
+        ),
+    ]
+}
+
+/// Several faults, incidents beside reports of exporters, and none.
+pub(crate) fn cases_of_storms() -> Vec<Case> {
+    use Server::{Collector, Exporters};
+    let two = incident(GPU, "gpu-lost", "critical", "a")
+        + &incident("link/n8:mlx5_1/1", "port-down", "critical", "b");
+    let one_class = incident("host/n1", "host-stalls", "critical", "a")
+        + &incident("host/n2", "host-stalls", "warning", "b");
+    let action = |node| format!("railscope_gpu_recovery_action{{node=\"{node}\",gpu=\"0\"}} 1\n");
+    vec![
+        // A critical incident does not mute a warning of the same class on another component.
+        case(
+            "one-class",
+            vec![
+                (1, Collector, exports(one_class)),
+                (8, Collector, exports("")),
+            ],
+            &[(PAGER, "host/n1", ONE), (TICKETS, "host/n2", ONE)],
         ),
         case(
             "two-faults",

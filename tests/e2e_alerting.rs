@@ -23,7 +23,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use alert_cases::{
-    Case, Count, Server, cases_of_gaps, cases_of_one_fault, cases_of_storms, every_class, exports,
+    Case, Count, Server, cases_of_a_dead_leaf, cases_of_gaps, cases_of_one_fault, cases_of_storms,
+    every_class, exports,
 };
 use support::site::{adapted, tool};
 use support::{Http, Process, Sink, free_port, need, wait_for};
@@ -227,6 +228,7 @@ fn slow_every_fault_is_one_notification_and_one_resolve() {
     need!("prometheus", "prometheus-alertmanager");
     let mut cases = cases_of_one_fault();
     cases.extend(cases_of_gaps());
+    cases.extend(cases_of_a_dead_leaf());
     cases.extend(cases_of_storms());
     cases.push(every_class());
     let sink = Sink::start();
