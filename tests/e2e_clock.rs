@@ -16,9 +16,9 @@ const COMPONENT: &str = "pcie/gpu-node-04:0000:19:00.0";
 /// README's time from a fault to its incident.
 const NAMED_WITHIN: Duration = Duration::from_secs(30);
 /// The demo scrapes every second.
-const MOST_AGE_SECONDS: f64 = 5.0;
+const MOST_AGE_SECONDS: f64 = 8.0;
 /// Longer than [`MOST_AGE_SECONDS`], so that a target that is no longer read shows.
-const WATCHED: Duration = Duration::from_secs(7);
+const WATCHED: Duration = Duration::from_secs(10);
 const HOUR: i64 = 3_600;
 
 /// The library that moves a program's wall clock, of the Debian package `faketime`.
@@ -43,7 +43,7 @@ fn steps(demo: &Demo, http: &Http, direction: &str) -> Option<f64> {
     line.trim().parse().ok()
 }
 
-/// All targets are current.
+/// All targets are current, and no component is accused, for [`WATCHED`].
 fn all_targets_stay_current(demo: &Demo, http: &Http) {
     let begun = Instant::now();
     while begun.elapsed() < WATCHED {
@@ -58,6 +58,7 @@ fn all_targets_stay_current(demo: &Demo, http: &Http) {
             let age = age.unwrap_or_else(|| begun.elapsed().as_secs_f64());
             assert!((0.0..MOST_AGE_SECONDS).contains(&age), "{node}");
         }
+        assert_eq!(demo.incidents(http), Ok(Vec::new()));
         thread::sleep(Duration::from_millis(500));
     }
 }
@@ -82,12 +83,11 @@ fn a_wall_clock_that_steps_by_an_hour_stops_nothing() {
         &["--fault", "none", "--nodes", "16"],
     );
     all_targets_stay_current(&demo, &http);
-    for (direction, seconds) in [("backward", -HOUR), ("forward", HOUR)] {
+    for (direction, seconds) in [("backward", -HOUR), ("forward", 0)] {
         assert_eq!(steps(&demo, &http, direction), Some(0.0));
         step(&clock, seconds);
         all_targets_stay_current(&demo, &http);
         assert_eq!(steps(&demo, &http, direction), Some(1.0));
-        assert_eq!(demo.incidents(&http), Ok(Vec::new()));
     }
     let address = demo.url.trim_start_matches("http://").to_owned();
     let mut inject = Command::new(RAILSCOPE);
@@ -96,7 +96,7 @@ fn a_wall_clock_that_steps_by_an_hour_stops_nothing() {
     ]);
     let (succeeded, output) = support::run(&mut inject, Duration::from_secs(60));
     assert!(succeeded, "{output}");
-    step(&clock, 0);
+    step(&clock, -HOUR);
     demo.wait_until_only(&http, (COMPONENT, FAULT), NAMED_WITHIN);
     assert_eq!(steps(&demo, &http, "backward"), Some(2.0));
     demo.stop();

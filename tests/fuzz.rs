@@ -203,7 +203,8 @@ fn large_pages(length: usize) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Processor time per byte may not grow with the length of a page, up to the largest that is read by default.
+/// Processor time per byte may not grow with the length of a page: up to the largest that is read by default, of the target that also ticks
+/// to a sixteenth of it.
 #[test]
 fn a_page_of_any_length_costs_in_proportion_to_its_bytes() {
     const TIMES: usize = 16;

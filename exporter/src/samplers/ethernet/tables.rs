@@ -392,6 +392,51 @@ const ICE: &[Row] = &[
     ),
 ];
 
+/// AMD's Pensando and Pollara: the kernel's `pensando/ionic.rst`. Pause frames of all priorities together have no series.
+const IONIC: &[Row] = &[
+    micros(
+        "rx_pripause_#_1us_count",
+        &NIC_PFC_PAUSE_SECONDS,
+        &["#", "receive"],
+    ),
+    micros(
+        "tx_pripause_#_1us_count",
+        &NIC_PFC_PAUSE_SECONDS,
+        &["#", "transmit"],
+    ),
+    micros(
+        "rx_pause_1us_count",
+        &NIC_GLOBAL_PAUSE_SECONDS,
+        &["receive"],
+    ),
+    row("frames_rx_pause", &NIC_GLOBAL_PAUSE_FRAMES, &["receive"]),
+    row("frames_tx_pause", &NIC_GLOBAL_PAUSE_FRAMES, &["transmit"]),
+    row("frames_rx_dropped", &NIC_DISCARDS, &["receive", "buffer"]),
+    row("frames_rx_pri_#", &NIC_PRIORITY_PACKETS, &["#", "receive"]),
+    row("frames_tx_pri_#", &NIC_PRIORITY_PACKETS, &["#", "transmit"]),
+    row("frames_rx_bad_fcs", &NIC_PHY_CRC_ERRORS, &[]),
+    row(
+        "frames_rx_oversized",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "oversize"],
+    ),
+    row(
+        "frames_rx_undersized",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "undersize"],
+    ),
+    row(
+        "frames_rx_fragments",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "fragment"],
+    ),
+    row(
+        "frames_rx_jabber",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "jabber"],
+    ),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -443,48 +488,3 @@ mod tests {
         }
     }
 }
-
-/// AMD's Pensando and Pollara: the kernel's `pensando/ionic.rst`. Pause frames of all priorities together have no series.
-const IONIC: &[Row] = &[
-    micros(
-        "rx_pripause_#_1us_count",
-        &NIC_PFC_PAUSE_SECONDS,
-        &["#", "receive"],
-    ),
-    micros(
-        "tx_pripause_#_1us_count",
-        &NIC_PFC_PAUSE_SECONDS,
-        &["#", "transmit"],
-    ),
-    micros(
-        "rx_pause_1us_count",
-        &NIC_GLOBAL_PAUSE_SECONDS,
-        &["receive"],
-    ),
-    row("frames_rx_pause", &NIC_GLOBAL_PAUSE_FRAMES, &["receive"]),
-    row("frames_tx_pause", &NIC_GLOBAL_PAUSE_FRAMES, &["transmit"]),
-    row("frames_rx_dropped", &NIC_DISCARDS, &["receive", "buffer"]),
-    row("frames_rx_pri_#", &NIC_PRIORITY_PACKETS, &["#", "receive"]),
-    row("frames_tx_pri_#", &NIC_PRIORITY_PACKETS, &["#", "transmit"]),
-    row("frames_rx_bad_fcs", &NIC_PHY_CRC_ERRORS, &[]),
-    row(
-        "frames_rx_oversized",
-        &NIC_PHY_FRAME_ERRORS,
-        &["receive", "oversize"],
-    ),
-    row(
-        "frames_rx_undersized",
-        &NIC_PHY_FRAME_ERRORS,
-        &["receive", "undersize"],
-    ),
-    row(
-        "frames_rx_fragments",
-        &NIC_PHY_FRAME_ERRORS,
-        &["receive", "fragment"],
-    ),
-    row(
-        "frames_rx_jabber",
-        &NIC_PHY_FRAME_ERRORS,
-        &["receive", "jabber"],
-    ),
-];
