@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::fabric::{Link, LinkId, LinkKind, PartId, Presence, Witness};
+use railscope_model::fabric::{Link, LinkId, LinkKind, PartId, Presence, Timestamp, Witness};
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::SWITCH_PORT_UP;
 
@@ -80,26 +80,41 @@ fn one_lost(view: &View<'_>, id: LinkId) -> Option<Evidence> {
     Some(evidence(view, part, class, signal, 1.0, statement))
 }
 
-/// Whether the port at one end is up since the other was last read, which was down then: the other has not been read since its switch
-/// started again.
+/// Whether a switch at one end has started again since the other end was last read, which was down then: its port here, or that of one
+/// of its other neighbors to it, is up since.
 fn came_up(view: &View<'_>, ends: [(PartId, u16); 2]) -> bool {
-    let [one, other] = ends.map(|(id, port)| {
-        let Part::Switch(switch) = &view.fabric.vertex(id).part else {
-            return None;
-        };
-        let history = view.history.switch(switch)?;
-        history.window(
-            &SWITCH_PORT_UP,
-            &[&view.fabric.port_name(id, port).to_string()],
-        )
-    });
-    let is_after = |(own, other): (Window<'_>, Window<'_>)| {
-        let up = own.unbroken().take_while(|(_, up)| *up != 0.0).last();
-        let read = other.latest().map(|(at, _)| at);
-        up.zip(read).is_some_and(|((up, _), read)| up > read)
+    let [one, other] = ends;
+    [(one, other), (other, one)].into_iter().any(|(own, far)| {
+        let read = port_up(view, far).and_then(|up| up.latest());
+        read.is_some_and(|(read, _)| is_back_since(view, own, read))
+    })
+}
+
+fn is_back_since(view: &View<'_>, (switch, port): (PartId, u16), read: Timestamp) -> bool {
+    let is_up_since = |end: (PartId, u16)| {
+        let up = port_up(view, end);
+        let up = up.and_then(|up| up.unbroken().take_while(|(_, up)| *up != 0.0).last());
+        up.is_some_and(|(up, _)| up > read)
     };
-    let both = one.zip(other);
-    both.is_some_and(|(one, other)| is_after((one, other)) || is_after((other, one)))
+    let mut others = view.fabric.cables(switch).filter_map(|near| {
+        let (link, [a, b]) = view.fabric.link(near.id)?;
+        Some(if a == switch {
+            (b, link.ports.1)
+        } else {
+            (a, link.ports.0)
+        })
+    });
+    is_up_since((switch, port)) || others.any(is_up_since)
+}
+
+/// Whether a switch's port is up, over time.
+fn port_up<'a>(view: &View<'a>, (id, port): (PartId, u16)) -> Option<Window<'a>> {
+    let Part::Switch(switch) = &view.fabric.vertex(id).part else {
+        return None;
+    };
+    let history = view.history.switch(switch)?;
+    let name = view.fabric.port_name(id, port).to_string();
+    history.window(&SWITCH_PORT_UP, &[&name])
 }
 
 /// Cables that the subnet shows slower than their peers: for a host port the same
