@@ -414,6 +414,8 @@ fn both_ends_of_a_cable_that_no_source_reports_are_named_once() {
     assert!(named_of_both_ends(&["33"], 50e9, 1).iter().eq([one]));
     // For up to a minute, the switch still shows the speed before.
     assert!(named_of_both_ends(&["33"], 12.5e9, 6).iter().eq([node]));
+    // It is read so late that the node's fall is 40 s ago.
+    assert!(named_of_both_ends(&["33"], 12.5e9, 10).iter().eq([node]));
     // One of the two leads elsewhere, and it is not known which.
     let both = named_of_both_ends(&["33", "34"], 12.5e9, 1);
     assert!(both.iter().eq([one, two, node]));

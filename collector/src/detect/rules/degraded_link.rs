@@ -134,7 +134,10 @@ impl Detector for DegradedLink {
         vec![
             Rule::new(&PORT_DOWN, down),
             Rule::new(&UPLINK_DOWN, fallen_pair::thresholds()),
-            Rule::new(&PORT_DEGRADED, [slow, vec![fallen_speed::apart()]].concat()),
+            Rule::new(
+                &PORT_DEGRADED,
+                [slow, fallen_speed::apart().to_vec()].concat(),
+            ),
             Rule::new(&PCIE_DEGRADED, pcie),
         ]
     }

@@ -30,18 +30,37 @@ enum Port {
     Switch(SwitchName, String),
 }
 
-/// Maximum time between the speed drops seen at the two ends of a cable: two scrapes of the slower source. For so long a
-/// switch port without a known cable waits for the other end.
+/// Maximum time between the speed drops seen at the two ends of a cable: two scrapes of the slower source, within these limits. For so
+/// long a switch port without a known cable waits for the other end.
 const APART_SECONDS: f64 = 30.0;
+const MOST_APART_SECONDS: f64 = 120.0;
 
-/// That time as a threshold.
-pub(super) fn apart() -> Threshold {
-    Threshold::new(
-        "time within which both ends of a cable that no source reports fall to the same speed",
-        APART_SECONDS,
-        "s",
-        "two scrapes of the slower source (a choice)",
-    )
+/// That time as thresholds.
+pub(super) fn apart() -> [Threshold; 2] {
+    [
+        Threshold::new(
+            "time within which both ends of a cable that no source reports fall to the same speed: two scrapes of the slower source, but at least",
+            APART_SECONDS,
+            "s",
+            "two scrapes at 15 s (a choice)",
+        ),
+        Threshold::new(
+            "and at most",
+            MOST_APART_SECONDS,
+            "s",
+            "two scrapes at a minute (a choice)",
+        ),
+    ]
+}
+
+/// Two scrapes of a port's source.
+fn two_scrapes(view: &View<'_>, port: &Port) -> f64 {
+    let [of_speed, _] = metrics(port);
+    let window = with_labels(view, port, |history, labels| {
+        history.window(of_speed, labels)
+    });
+    let step = window.map_or(0.0, |window| window.longest_step(MOST_APART_SECONDS));
+    (2.0 * step).clamp(APART_SECONDS, MOST_APART_SECONDS)
 }
 
 /// What a port did before it fell.
@@ -76,7 +95,7 @@ impl FallenSpeeds {
             };
             // The other end of the cable, or the peers of the port, have reported it.
             let is_known = |one: &Evidence| one.part == part && one.class == &PORT_DEGRADED;
-            let recently = |at: Timestamp| view.now.seconds_since(at) < APART_SECONDS;
+            let recently = |at: Timestamp| view.now.seconds_since(at) < two_scrapes(view, port);
             let waits = matches!(port, Port::Switch(..))
                 && !has_known_cable(view, port)
                 && (recently(before.since)
@@ -108,15 +127,16 @@ impl FallenSpeeds {
     fn pair(&mut self, view: &View<'_>) {
         let ends = self.before.iter().filter_map(|(port, before)| {
             let now = speed(view, port).filter(|_| !has_known_cable(view, port))?;
-            Some((port.clone(), before.since, [before.speed, now]))
+            let scrapes = two_scrapes(view, port);
+            Some((port.clone(), (before.since, scrapes), [before.speed, now]))
         });
         let (of_nodes, of_switches): (Vec<_>, Vec<_>) =
             ends.partition(|(port, ..)| !matches!(port, Port::Switch(..)));
-        for (port, since, speeds) in &of_switches {
-            let fell_alike = |ends: &[(Port, Timestamp, [f64; 2])]| {
-                let alike = ends.iter().filter(|(_, at, of)| {
+        for (port, (since, own), speeds) in &of_switches {
+            let fell_alike = |ends: &[(Port, (Timestamp, f64), [f64; 2])]| {
+                let alike = ends.iter().filter(|(_, (at, scrapes), of)| {
                     let apart = at.seconds_since(*since).max(since.seconds_since(*at));
-                    apart <= APART_SECONDS && are_alike(speeds, of, TOLERANCE)
+                    apart <= own.max(*scrapes) && are_alike(speeds, of, TOLERANCE)
                 });
                 alike.count()
             };
@@ -231,13 +251,21 @@ fn metrics(port: &Port) -> [&'static Metric; 2] {
 
 /// The speed of a port that is up; a port that is down shows one that means nothing.
 fn speed(view: &View<'_>, port: &Port) -> Option<f64> {
-    let read = |history: &NodeHistory, labels: &[&str]| {
-        let [speed, up] = metrics(port);
+    let [speed, up] = metrics(port);
+    with_labels(view, port, |history, labels| {
         let is_up = history.value(up, labels) != Some(0.0);
         history
             .value(speed, labels)
             .filter(|speed| is_up && *speed > 0.0)
-    };
+    })
+}
+
+/// Reads what a port's source has reported, with the labels of the port.
+fn with_labels<'a, T>(
+    view: &View<'a>,
+    port: &Port,
+    read: impl FnOnce(&'a NodeHistory, &[&str]) -> Option<T>,
+) -> Option<T> {
     match port {
         Port::Node(node, RdmaPort { device, port }) => {
             let labels = [device.as_str(), &port.to_string()];
