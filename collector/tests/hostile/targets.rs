@@ -12,7 +12,7 @@ use tokio::time::sleep;
 const GOOD: &str = "railscope_rdma_port_up{device=\"mlx5_0\",port=\"1\"} 1\n";
 /// The name and boot time that the valid target reports.
 const MACHINE: &str = "railscope_node_info{node=\"good\"} 1\nrailscope_node_boot_time_seconds 7\n";
-/// Whether the fault on the target [`FAULTY`] is there.
+/// Whether the target [`FAULTY`] has its fault.
 pub(super) static IS_FAULTY: AtomicBool = AtomicBool::new(false);
 /// A valid target with two ports; one port goes down when [`IS_FAULTY`] is set.
 pub(super) const FAULTY: &str = "faulty";

@@ -157,7 +157,7 @@ fn have_been_read_since(view: &View<'_>, ends: [&Fallen; 2]) -> bool {
 /// Whether a host without known cables lost a port, or stopped reporting, when they went down.
 fn a_host_failed_with(view: &View<'_>, ends: [&Fallen; 2]) -> bool {
     let [up, down] = [0, 1].map(|at| ends.map(|end| end.between[at]).into_iter().max());
-    // One that is alive will be heard again.
+    // One that still runs reports again.
     let just_before = |heard: Timestamp| {
         down.is_some_and(|down| heard < down && down.seconds_since(heard) <= SHUTDOWN_SECONDS)
     };
