@@ -1,12 +1,11 @@
-//! Packets that vanish inside a switch, whose errors and discards do not explain it: it sends another amount than it receives.
+//! Packets that vanish inside a switch, whose errors and discards do not explain it: it sends less than it receives.
 //!
 //! What a switch receives at all of its ports together, it sends. Where hosts lose packets and one switch alone sends less
 //! than it receives, the packets are lost in it. A permanent difference (mirrored or unread ports) is no loss: the difference must have
-//! begun within the window, and a surplus, which a new mirror makes as well, when the loss began.
+//! begun within the window. A switch that sends more than it receives loses nothing: it mirrors a port, or repeats packets.
 
 use std::collections::BTreeSet;
 
-use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::label;
 use railscope_model::metric::{
@@ -31,8 +30,6 @@ const PAUSE_BYTES: f64 = 64.0;
 const SECONDS: [f64; 2] = [60.0, 120.0];
 /// Share of what a switch receives that it must send too little: the loss of one packet in 2,000 slows a flow down.
 const MIN_MISSING: f64 = 3e-4;
-/// Share of what it receives that it must send too much.
-const MIN_SURPLUS: f64 = 1e-3;
 /// How many times the largest difference of the other switches: ports are not read at the same time.
 const ABOVE_OTHERS: f64 = 4.0;
 /// A switch that receives less than this share of what the busiest receives is idle; so is one that had less than this share before.
@@ -57,12 +54,6 @@ pub(super) fn rule(of_hosts: Vec<Threshold>) -> Rule {
             PAUSE_BYTES,
             "B",
             "the shortest frame of Ethernet, which is not sent on (IEEE 802.1Q)",
-        ),
-        Threshold::new(
-            "or that it sends beside them, at least",
-            MIN_SURPLUS,
-            "ratio",
-            "a mirror sends far more (a choice)",
         ),
         Threshold::new(
             "errors and discards of the switch as a share of the missing packets, and broken packets at any switch as a share of those that hosts lose, below",
@@ -111,9 +102,9 @@ pub(super) fn rule(of_hosts: Vec<Threshold>) -> Rule {
 /// The rule as text.
 pub(super) fn explain() -> Explanation {
     Explanation {
-        check: "A switch sends another amount than it receives, which its errors and discards do not explain, and many NICs of several nodes lose packets.",
+        check: "A switch sends less than it receives, which its errors and discards do not explain, and many NICs of several nodes lose packets.",
         threshold: format!(
-            "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments, {MIN_RATE:.0} per second each, and as many that detect gaps; at least {MIN_MISSING} of the bytes received not sent, or {MIN_SURPLUS} more sent, in {:.0} or {:.0} s, and this {ABOVE_OTHERS:.0} times that of any other switch, of at least {MIN_PEERS}, twice what it was before at similar traffic, errors and discards below {:.0} % of the missing packets, and broken packets at all switches below that share of the packets that hosts lose",
+            "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments, {MIN_RATE:.0} per second each, and as many that detect gaps; at least {MIN_MISSING} of the bytes received not sent, in {:.0} or {:.0} s, and this {ABOVE_OTHERS:.0} times that of any other switch, of at least {MIN_PEERS}, twice what it was before at similar traffic, errors and discards below {:.0} % of the missing packets, and broken packets at all switches below that share of the packets that hosts lose",
             SECONDS[0],
             SECONDS[1],
             100.0 * EXPLAINED
@@ -176,8 +167,7 @@ impl Balance {
 
     /// Whether the difference is large enough to matter.
     fn is_large(self) -> bool {
-        let missing = self.missing();
-        missing >= MIN_MISSING || missing <= -MIN_SURPLUS
+        self.missing().abs() >= MIN_MISSING
     }
 }
 
@@ -186,8 +176,6 @@ impl Balance {
 pub(super) struct Inside {
     /// The switch that was found: its difference becomes older than the window.
     found: Option<SwitchName>,
-    /// Since when hosts lose packets.
-    losing: Option<Timestamp>,
 }
 
 impl Inside {
@@ -201,29 +189,21 @@ impl Inside {
             *self = Self::default();
             return None;
         }
-        let losing = *self.losing.get_or_insert(view.now);
         let found = SECONDS
             .into_iter()
             .find_map(|seconds| self.stands_out(view, seconds));
+        // A mirror that is set up to find the loss sends more than is received.
         let found = found.filter(|(switch, balance)| {
-            // A mirror that is set up to find the loss sends more than is received.
-            let is_in_time = view.now.seconds_since(losing) <= LOSS_SECONDS.iter().sum();
-            let is_known = self.found.as_ref() == Some(*switch);
-            let is_loss = balance.missing() > 0.0 || is_known || is_in_time;
-            is_loss && are_connected(view, switch, senders)
+            balance.missing() > 0.0 && are_connected(view, switch, senders)
         });
         self.found = found.map(|(switch, _)| switch.clone());
         // The switch stays known meanwhile.
         let is_broken_elsewhere = || broken::of_all(view) >= EXPLAINED * senders.rate();
         let (switch, balance) = found.filter(|_| !is_broken_elsewhere())?;
         let part = Part::Switch(switch.clone());
-        let (amount, more) = match balance.missing() {
-            missing if missing < 0.0 => (-missing, "more"),
-            missing => (missing, "less"),
-        };
         let statement = format!(
-            "{part} sends {:.2} % {more} than it receives, which its errors and discards do not explain, and no other switch does; {} NICs of {} nodes send packets that do not arrive, {:.0} per second, and {} NICs of {} nodes miss packets.",
-            100.0 * amount,
+            "{part} sends {:.2} % less than it receives, which its errors and discards do not explain, and no other switch does; {} NICs of {} nodes send packets that do not arrive, {:.0} per second, and {} NICs of {} nodes miss packets.",
+            100.0 * balance.missing(),
             senders.0.len(),
             senders.nodes(),
             senders.rate(),
