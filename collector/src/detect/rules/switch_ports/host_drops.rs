@@ -10,7 +10,7 @@ use railscope_model::metric::{
     SWITCH_PORT_DISCARDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
 
-use super::past::{NEW, Pasts};
+use super::past::{NEW, Pasts, steady_rise};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::EDGE_LOSSY;
 use crate::detect::detector::{Evidence, View};
@@ -194,13 +194,7 @@ fn ports<'a>(
 impl Port<'_> {
     /// Whether it drops packets in each part of the time.
     fn is_steady(&self) -> bool {
-        let Some((end, _)) = self.drops.latest() else {
-            return false;
-        };
-        let part = DROP_SECONDS / PARTS as f64;
-        let moments = (0..=PARTS).map(|back| end.plus_seconds(-part * back as f64));
-        let counts: Option<Vec<f64>> = moments.map(|at| self.drops.count_at(at)).collect();
-        counts.is_some_and(|counts| counts.windows(2).all(|later| later[0] > later[1]))
+        steady_rise(self.drops, DROP_SECONDS, PARTS).is_some()
     }
 
     /// `None` where the port is busy or idle, or waits for its NIC.

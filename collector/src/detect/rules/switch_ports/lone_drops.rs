@@ -12,7 +12,7 @@ use railscope_model::metric::{
     SWITCH_PORT_DISCARDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
 
-use super::past::{NEW, Pasts};
+use super::past::{NEW, Pasts, steady_rise};
 use super::standing_queue::{is_to_switch, of_others};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
@@ -272,16 +272,7 @@ fn many_count(view: &View<'_>) -> bool {
 impl Port<'_> {
     /// Whether it drops packets in each part of the time.
     fn is_steady(&self) -> bool {
-        let Some((end, _)) = self.drops.latest() else {
-            return false;
-        };
-        let part = DROP_SECONDS / PARTS as f64;
-        let moments = (0..=PARTS).map(|part_back| end.plus_seconds(-part * part_back as f64));
-        let counts: Option<Vec<f64>> = moments.map(|at| self.drops.count_at(at)).collect();
-        counts.is_some_and(|counts| {
-            counts.windows(2).all(|later| later[0] > later[1])
-                && counts[0] - counts[PARTS] >= MIN_DROPPED
-        })
+        steady_rise(self.drops, DROP_SECONDS, PARTS).is_some_and(|rise| rise >= MIN_DROPPED)
     }
 
     /// Bytes that it sends, counted and a second.

@@ -131,6 +131,17 @@ pub(super) fn numbers_of_less() -> Vec<Threshold> {
     ]
 }
 
+/// How much a counter has risen lately, if it rose in each of these equal parts of so many seconds: a burst is in one or two.
+pub(super) fn steady_rise(counter: Window<'_>, seconds: f64, parts: usize) -> Option<f64> {
+    let (end, _) = counter.latest()?;
+    let part = seconds / parts as f64;
+    let moments = (0..=parts).map(|back| end.plus_seconds(-part * back as f64));
+    let counts: Option<Vec<f64>> = moments.map(|at| counter.count_at(at)).collect();
+    let counts = counts?;
+    let is_steady = counts.windows(2).all(|later| later[0] > later[1]);
+    is_steady.then(|| counts[0] - counts[parts])
+}
+
 #[cfg(test)]
 mod tests {
     use super::sends_less;
