@@ -174,6 +174,7 @@ fn ionic_counts_the_time_in_pause_by_priority() {
          frames_rx_bad_fcs 7
          frames_rx_pri_3 90",
         &[
+            "pfc_frames_total  receive 40",
             "pfc_pause_seconds_total 3 transmit 5",
             "pause_seconds_total transmit 5",
             "global_pause_frames_total receive 2",

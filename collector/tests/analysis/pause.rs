@@ -191,6 +191,38 @@ fn a_nic_whose_pcie_link_stalls_is_named_without_any_pause() {
     check(&also_paused, &[slow]);
 }
 
+/// Pause frames a second that every NIC of 400 Gb/s sends without counting the time, and interface `eth1` of node 5 from 100 s on.
+fn frames(all: f64, one: f64) -> Box<Fault> {
+    with_addresses(with(move |node, seconds| {
+        let at = seconds as f64;
+        of_gpus(|rail| {
+            let more = if (node, rail) == (5, 1) { one } else { 0.0 };
+            let sent = all * at + more * (at - 100.0).max(0.0);
+            format!(
+                "railscope_nic_speed_bytes_per_second{{netdev=\"eth{rail}\"}} 5e10\n\
+                 railscope_nic_pfc_frames_total{{netdev=\"eth{rail}\",priority=\"\",direction=\"transmit\"}} {sent}\n"
+            )
+        })
+    }))
+}
+
+#[test]
+fn a_nic_that_counts_frames_alone_is_named_if_they_can_pause_its_switch_most_of_the_time() {
+    // One frame pauses 400 Gb/s for 84 us at most: 11,921 a second pause it always.
+    let slow = String::from("slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]");
+    let storm = String::from("pfc-storm nic/n5:mlx5_1 gpus=1 [gpu/n5:1]");
+    let told = |all, one| ever(&frames(all, one));
+    assert_eq!(told(0.0, 5_000.0), BTreeSet::new());
+    assert_eq!(told(0.0, 9_000.0), BTreeSet::from([slow]));
+    assert_eq!(told(0.0, 15_000.0), BTreeSet::from([storm]));
+    assert_eq!(told(1_500.0, 9_000.0), BTreeSet::new(), "the load");
+    let timed = |node: usize, seconds: u64, page: String| {
+        let page = pauses(|_| 0.0)(node, seconds, page);
+        frames(0.0, 15_000.0)(node, seconds, page)
+    };
+    assert_eq!(ever(&timed), BTreeSet::new(), "time decides");
+}
+
 #[test]
 fn an_interface_of_which_nothing_else_is_known_names_its_nic() {
     check(

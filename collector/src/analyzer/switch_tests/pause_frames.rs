@@ -6,7 +6,7 @@ use railscope_model::metric::{
 };
 
 use super::{Lab, leaves};
-use crate::detect::rules::pause_circle;
+use crate::detect::rules::{pause_circle, slow_receiver};
 
 /// Of `s`: frames a second that port 5, to `b`, and port 2 send, and that port 1 receives; bytes a second that port 1 sends.
 struct Does {
@@ -80,4 +80,38 @@ fn a_port_that_alone_sends_as_many_frames_as_halting_a_switch_takes_is_stuck() {
         timed.said_by(pause_circle::build).is_empty(),
         "time decides"
     );
+}
+
+/// What is named of a leaf with four hosts that counts the pause frames that each sends, a second, and whether it counts their time.
+fn of_hosts(rates: [f64; 4], counts_time: bool) -> Vec<String> {
+    let mut lab = leaves();
+    for host in 0..4_u16 {
+        lab.host(&format!("n{host}"), ("b", 10 + host));
+    }
+    for reading in 0..9 {
+        for (port, rate) in ["10", "11", "12", "13"].into_iter().zip(rates) {
+            let labels = [port, "3", "receive"];
+            if reading == 0 {
+                lab.add("b", &SWITCH_PORT_SPEED, &[port], 50e9);
+            }
+            lab.add("b", &SWITCH_PORT_PFC_FRAMES, &labels, 10.0 * rate);
+            if counts_time {
+                lab.add("b", &SWITCH_PORT_PFC_PAUSE_SECONDS, &labels, 0.0);
+            }
+        }
+        lab.read();
+    }
+    lab.said_by(slow_receiver::build)
+}
+
+#[test]
+fn a_nic_is_named_by_the_frames_that_its_switch_counts() {
+    let storm = of_hosts([0.0, 15_000.0, 2.0, 0.0], false);
+    assert_eq!(storm, ["pfc-storm nic/n1:mlx5_0"]);
+    let slow = of_hosts([0.0, 9_000.0, 2.0, 0.0], false);
+    assert_eq!(slow, ["slow-receiver nic/n1:mlx5_0"]);
+    let all = of_hosts([9_000.0, 15_000.0, 9_000.0, 9_000.0], false);
+    assert!(all.is_empty(), "all do: {all:?}");
+    let timed = of_hosts([0.0, 15_000.0, 2.0, 0.0], true);
+    assert!(timed.is_empty(), "time decides: {timed:?}");
 }

@@ -1,6 +1,6 @@
 //! Switches that pause others permanently: in a cyclic buffer dependency, or by a stuck port.
 
-mod frames;
+pub(super) mod frames;
 mod halted_nics;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,6 +8,7 @@ mod by_byte;
 mod credits;
 mod onsets;
 mod own_past;
+mod pause_frames;
 mod paused_ports;
 pub(super) mod pauses;
 mod pausing_nics;
@@ -135,6 +136,7 @@ impl Detector for SlowReceiver {
             paused_ports::pausing(view, &mut self.past_by_switch, &mut self.storms),
             self.credits.lacking(view),
             stalling(view),
+            pause_frames::pausing(view, &mut self.storms),
         ];
         for holds in sources.into_iter().flatten() {
             let of_node = by_node.entry(holds.node).or_default();
@@ -171,7 +173,7 @@ impl Detector for SlowReceiver {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         Explanation {
             check: if class == &PFC_STORM {
-                "A NIC pauses its switch most of the time, or its driver counts a pause storm."
+                "A NIC pauses its switch most of the time, its driver counts a pause storm, or it sends enough pause frames to pause it all of the time."
             } else {
                 "A NIC back-pressures its switch: the switch port connected to it has data but no credits, the NIC sends pause, or its PCIe link stalls."
             },
@@ -206,6 +208,7 @@ impl Detector for SlowReceiver {
         let slow = || {
             let own = numbers().into_iter().chain(pauses::numbers());
             let own = own.chain(own_past::numbers()).chain(onsets::numbers());
+            let own = own.chain(pause_frames::numbers());
             peers().chain(own).chain(numbers_of_jobs()).collect()
         };
         let stuck = [
@@ -226,6 +229,7 @@ impl Detector for SlowReceiver {
             .into_iter()
             .map(|class| Rule::new(class, slow()));
         let stuck = stuck.into_iter().chain(pauses::numbers_of_storms());
+        let stuck = stuck.chain(pause_frames::numbers());
         let storm = Rule::new(&PFC_STORM, peers().chain(stuck).collect());
         slow.chain([storm]).collect()
     }

@@ -392,8 +392,10 @@ const ICE: &[Row] = &[
     ),
 ];
 
-/// AMD's Pensando and Pollara: the kernel's `pensando/ionic.rst`. Pause frames of all priorities together have no series.
+/// AMD's Pensando and Pollara: the kernel's `pensando/ionic.rst`. It counts pause frames of all priorities together.
 const IONIC: &[Row] = &[
+    row("frames_rx_pripause", &NIC_PFC_FRAMES, &["", "receive"]),
+    row("frames_tx_pripause", &NIC_PFC_FRAMES, &["", "transmit"]),
     micros(
         "rx_pripause_#_1us_count",
         &NIC_PFC_PAUSE_SECONDS,

@@ -10,7 +10,7 @@ catalogue! {
     Exporter Full Counter NIC_PFC_PAUSE_SECONDS = "railscope_nic_pfc_pause_seconds_total" ["seconds"] (netdev, priority, direction)
         "Time for which PFC paused a priority. rate() is the share of time. Absent if PFC is off for the priority.";
     Exporter Full Counter NIC_PFC_FRAMES = "railscope_nic_pfc_frames_total" (netdev, priority, direction)
-        "PFC pause frames by priority. Absent if PFC is off for the priority.";
+        "PFC pause frames by priority; without a priority where the driver counts those of all together. Absent if PFC is off for the priority.";
     Exporter Full Counter NIC_PFC_TRANSITIONS = "railscope_nic_pfc_transitions_total" (netdev, priority, direction)
         "Transitions of a priority from paused to not paused.";
     Exporter Full Counter NIC_GLOBAL_PAUSE_SECONDS = "railscope_nic_global_pause_seconds_total" ["seconds"] (netdev, direction)

@@ -17,8 +17,13 @@ use crate::store::NodeHistory;
 /// Bit times of the longest pause that one frame asks for: 65,535 quanta of 512 (IEEE 802.1Q, PFC).
 const LONGEST_PAUSE: f64 = 65_535.0 * 512.0;
 
+/// Share of the time for which so many frames a second of a port of this speed, bytes a second, can pause at most.
+pub(in crate::detect::rules) fn longest_share(rate: f64, speed: f64) -> f64 {
+    rate * LONGEST_PAUSE / (8.0 * speed)
+}
+
 /// The number.
-pub(super) fn threshold() -> Threshold {
+pub(in crate::detect::rules) fn threshold() -> Threshold {
     Threshold::new(
         "longest pause of one frame, where frames are counted and no time",
         LONGEST_PAUSE,

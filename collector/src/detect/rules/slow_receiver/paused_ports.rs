@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use railscope_model::fabric::{Equipment, PartId};
-use railscope_model::identity::{Part, PortName, SwitchName};
+use railscope_model::identity::{NodeName, Part, PciAddress, PortName, RdmaDevice, SwitchName};
 use railscope_model::metric::{
-    SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
+    Metric, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
 };
 
 use super::own_past::{BackPressure, OwnPast, Storms};
@@ -16,16 +16,44 @@ use crate::detect::detector::View;
 use crate::store::{NodeHistory, Window};
 
 /// A switch port before a NIC, on one priority.
-struct Port<'a> {
+pub(super) struct Port<'a> {
     history: &'a NodeHistory,
-    switch: &'a SwitchName,
+    pub(super) switch: &'a SwitchName,
     nic: PartId,
     /// Its name and the priority.
-    labels: [&'a str; 2],
-    window: Window<'a>,
-    /// Share of the time for which it was paused.
-    share: f64,
+    pub(super) labels: [&'a str; 2],
+    pub(super) window: Window<'a>,
+    /// Rate of the counter: of one of pause, the share of the time for which it was paused.
+    pub(super) rate: f64,
 }
+
+impl<'a> Port<'a> {
+    /// Bytes a second.
+    pub(super) fn speed(&self) -> Option<f64> {
+        self.history.value(&SWITCH_PORT_SPEED, &[self.labels[0]])
+    }
+
+    /// The NIC's node, device, PCI address, and the node's history if that is current.
+    pub(super) fn nic(&self, view: &View<'a>) -> Option<Nic<'a>> {
+        let vertex = view.fabric.vertex(self.nic);
+        let (Part::Nic(node, device), Equipment::Nic { pci, .. }) =
+            (&vertex.part, &vertex.equipment)
+        else {
+            return None;
+        };
+        let history = view.history.node(node);
+        let history = history.filter(|history| history.is_current(view.now));
+        let pci = pci.or_else(|| address_of(history?, device));
+        Some((node, device, pci, history))
+    }
+}
+
+type Nic<'a> = (
+    &'a NodeName,
+    &'a RdmaDevice,
+    Option<PciAddress>,
+    Option<&'a NodeHistory>,
+);
 
 /// NICs that pause their switch ports.
 pub(super) fn pausing<'a>(
@@ -43,18 +71,20 @@ pub(super) fn pausing<'a>(
         return Vec::new();
     }
     let switches = view.history.fresh_switches(view.now);
-    let ports = switches.filter_map(|(switch, history)| ports(view, switch, history));
+    let metric = &SWITCH_PORT_PFC_PAUSE_SECONDS;
+    let ports = switches.filter_map(|(switch, history)| ports(view, switch, history, metric));
     let ports: Vec<_> = ports.flatten().collect();
-    let (usual, far) = far(&ports, |port| port.share);
+    let (usual, far) = far(&ports, |port| port.rate);
     far.filter_map(|port| holds(view, port, usual, (past, storms)))
         .collect()
 }
 
-/// The ports of a switch before NICs, by priority, with how long they were paused; `None` of one without such ports.
-fn ports<'a>(
+/// The ports of a switch before NICs, by priority, with a counter of the pause that they receive; `None` of one without such ports.
+pub(super) fn ports<'a>(
     view: &View<'a>,
     switch: &'a SwitchName,
     history: &'a NodeHistory,
+    metric: &'static Metric,
 ) -> Option<Vec<Port<'a>>> {
     let part = view.fabric.find(&Part::Switch(switch.clone()))?;
     let cables = view.fabric.cables(part);
@@ -65,7 +95,7 @@ fn ports<'a>(
     if nics.is_empty() {
         return None;
     }
-    let series = history.series(&SWITCH_PORT_PFC_PAUSE_SECONDS);
+    let series = history.series(metric);
     let ports = series.filter_map(|(labels, window)| {
         let mut labels = labels.values();
         let (name, priority) = (labels.next()?, labels.next()?);
@@ -81,7 +111,7 @@ fn ports<'a>(
             nic: *nics.get(&port)?,
             labels: [name, priority],
             window,
-            share: share(window)?,
+            rate: share(window)?,
         })
     });
     Some(ports.collect())
@@ -93,21 +123,13 @@ fn holds<'a>(
     usual: f64,
     (past, storms): (&mut OwnPast, &mut Storms),
 ) -> Option<Holds<'a>> {
-    let vertex = view.fabric.vertex(port.nic);
-    let (Part::Nic(node, device), Equipment::Nic { pci, .. }) = (&vertex.part, &vertex.equipment)
-    else {
-        return None;
-    };
+    let (node, device, pci, nic) = port.nic(view)?;
     let [name, priority] = port.labels;
     let bytes = port.history.window(&SWITCH_PORT_TRANSMIT_BYTES, &[name]);
-    let speed = port.history.value(&SWITCH_PORT_SPEED, &[name]);
-    let carried = bytes.and_then(share).zip(speed);
-    let nic = view.history.node(node);
-    let nic = nic.filter(|nic| nic.is_current(view.now));
-    let pci = pci.or_else(|| address_of(nic?, device));
+    let carried = bytes.and_then(share).zip(port.speed());
     let pausing = Pausing {
         back_pressure: BackPressure {
-            rate: port.share,
+            rate: port.rate,
             counter: port.window,
             bytes,
         },
@@ -117,7 +139,11 @@ fn holds<'a>(
         stalled: nic.and_then(|nic| stalled_share(nic, device)),
         has_narrow_link: nic.zip(pci).is_some_and(|(nic, pci)| is_narrow(nic, pci)),
     };
-    let (storm, share) = pausing.classify((&vertex.part, priority), (past, storms), view.now)?;
+    let (storm, share) = pausing.classify(
+        (&view.fabric.vertex(port.nic).part, priority),
+        (past, storms),
+        view.now,
+    )?;
     Some(Holds {
         node,
         words: format!(

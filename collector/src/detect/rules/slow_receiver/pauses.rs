@@ -277,7 +277,7 @@ pub(in crate::detect::rules) fn in_parts(
 }
 
 /// Whether a counter of pause rose before it could still be the beginning of a storm.
-fn has_settled(counter: Window<'_>) -> bool {
+pub(super) fn has_settled(counter: Window<'_>) -> bool {
     let parts = in_parts(counter, SETTLED_SECONDS, WINDOW_SECONDS);
     parts.is_some_and(|[earlier, _]| earlier.rate() > MIN_PAUSE)
 }
