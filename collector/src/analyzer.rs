@@ -43,6 +43,7 @@ use crate::jobs::collective_times::CollectiveTimes;
 use crate::jobs::job::{JobTable, Jobs};
 use crate::jobs::step_tails::StepTails;
 use crate::jobs::straggler::{Operation, Stuck, Waiting, Waits};
+use crate::store::source_id::Speaker;
 use crate::store::{History, NodeHistory};
 
 /// How long a stalled job that dumps reported is shown: long enough for an operator to see it.
@@ -184,6 +185,11 @@ impl Analyzer {
         nodes.iter().for_each(|node| {
             self.history.node_mut(node);
         });
+    }
+
+    /// Notes which sources of nodes are no longer targets: without data from them, a node is no less known.
+    pub(crate) fn release_sources(&mut self, is_gone: impl Fn(&NodeName, &Speaker) -> bool) {
+        self.history.release(is_gone);
     }
 
     /// Sets the wiring plan; without one, only peers show what is usual.

@@ -12,6 +12,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, RdmaDevice, SwitchName};
 
 use crate::store::series_names::Shared;
+use crate::store::source_id::Speaker;
 use crate::store::time_axis::Reach;
 pub use crate::store::time_axis::{
     MIN_STEP_SECONDS, SWITCH_WINDOW_SECONDS, WINDOW_PAGES, WINDOW_SECONDS,
@@ -51,6 +52,13 @@ impl History {
     /// Forgets nodes that are no longer targets.
     pub fn retain(&mut self, keep: impl Fn(&NodeName) -> bool) {
         self.nodes.retain(|node, _| keep(node));
+    }
+
+    /// Notes which sources are no longer targets, of all nodes or of the one whose own exporter it was.
+    pub(crate) fn release(&mut self, is_gone: impl Fn(&NodeName, &Speaker) -> bool) {
+        for (node, history) in &mut self.nodes {
+            history.release(|speaker| is_gone(node, speaker));
+        }
     }
 
     /// The history of one node.

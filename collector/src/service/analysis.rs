@@ -22,7 +22,7 @@ use crate::persist::Past;
 use crate::serve::otlp::IncidentEvents;
 use crate::sources::identity::Identities;
 use crate::sources::node_names::{ReportedNames, names_host};
-use crate::sources::targets::{KnownTargets, own_on_switch};
+use crate::sources::targets::{KnownTargets, Replaced, own_on_switch};
 use crate::status::{ScrapeResult, Snapshot, State};
 use crate::store::source_id::{Speaker, Subject};
 use crate::store::{Ingested, NODE_SERIES_LIMIT};
@@ -141,7 +141,17 @@ impl Analysis {
     }
 
     fn set_targets(&mut self, new: Vec<Target>, are_pushed: bool, state: &State) {
-        let nodes = self.targets.replace(new, are_pushed);
+        let Replaced {
+            nodes,
+            gone,
+            own_gone,
+        } = self.targets.replace(new, are_pushed);
+        let own_gone: BTreeSet<_> = own_gone.iter().map(|node| self.names.of(node)).collect();
+        self.analyzer
+            .release_sources(|node, speaker| match &*speaker.name {
+                "" => own_gone.contains(node),
+                address => gone.contains(address),
+            });
         self.identities.retain(&nodes);
         let foreign = self.foreign_identities.values_mut();
         foreign.for_each(|identities| identities.retain(&nodes));

@@ -1,6 +1,6 @@
 //! Which exporters there are: those of the configuration and those of file_sd files, read again when they change.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -162,6 +162,17 @@ pub struct FileProblem {
     pub why: String,
 }
 
+/// What a new list of targets changes.
+#[derive(Debug)]
+pub(crate) struct Replaced {
+    /// The nodes of all targets.
+    pub(crate) nodes: Vec<NodeName>,
+    /// Addresses that are no longer listed.
+    pub(crate) gone: HashSet<String>,
+    /// Nodes whose Railscope exporter is no longer listed.
+    pub(crate) own_gone: HashSet<NodeName>,
+}
+
 /// All targets, and which one is the Railscope exporter of each node: one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct KnownTargets {
@@ -170,16 +181,28 @@ pub(crate) struct KnownTargets {
 }
 
 impl KnownTargets {
-    /// Replaces those that are scraped, or those that are pushed; returns the nodes of all.
-    pub(crate) fn replace(&mut self, new: Vec<Target>, are_pushed: bool) -> Vec<NodeName> {
-        self.all.retain(|target| target.is_pushed() != are_pushed);
-        self.all.extend(new);
-        self.all.sort();
-        let all = &self.all;
-        self.own_exporters
-            .retain(|_, (target, _)| all.binary_search(target).is_ok());
-        let nodes = self.all.iter().filter_map(Target::node);
-        nodes.cloned().collect()
+    /// Replaces those that are scraped, or those that are pushed.
+    pub(crate) fn replace(&mut self, new: Vec<Target>, are_pushed: bool) -> Replaced {
+        let is_replaced = |target: &Target| target.is_pushed() == are_pushed;
+        let (old, mut all): (Vec<_>, Vec<_>) = std::mem::take(&mut self.all)
+            .into_iter()
+            .partition(is_replaced);
+        all.extend(new);
+        all.sort();
+        let is_gone = |target: &Target| all.binary_search(target).is_err();
+        let gone = old.into_iter().filter(is_gone);
+        let gone = gone.map(|target| target.url).collect();
+        let own_gone = self
+            .own_exporters
+            .extract_if(|_, (target, _)| is_gone(target));
+        let own_gone = own_gone.map(|(node, _)| node).collect();
+        let nodes = all.iter().filter_map(Target::node).cloned().collect();
+        self.all = all;
+        Replaced {
+            nodes,
+            gone,
+            own_gone,
+        }
     }
 
     /// Whether it is in the list.
@@ -343,7 +366,9 @@ mod tests {
             None,
             "a minute without scrapes"
         );
-        own.replace(vec![second.clone()], false);
+        let replaced = own.replace(vec![second.clone()], false);
+        assert_eq!(replaced.gone, HashSet::from([first.url.clone()]));
+        assert_eq!(replaced.own_gone, HashSet::from([node.clone()]));
         assert!(own.holds(&second) && !own.holds(&first));
         assert_eq!(
             own.refusal(&node, &second, at(2)),

@@ -34,6 +34,8 @@ pub const UNKNOWN_INTERVALS: f64 = 3.0;
 struct Voice {
     speaker: Speaker,
     axis: Axis,
+    /// Whether it is still a target, as far as is known.
+    is_target: bool,
 }
 
 /// Recent samples of one node; a switch is stored in the same way.
@@ -204,6 +206,7 @@ impl NodeHistory {
         let known = self.voices.iter().position(|one| one.speaker == *speaker);
         let (mut order, mut before) = (Order::Newer, 0);
         if let Some(known) = known {
+            self.voices[known].is_target = true;
             let axis = &self.voices[known].axis;
             before = axis.newest();
             order = match at.cmp(&axis.heard()) {
@@ -223,6 +226,7 @@ impl NodeHistory {
             self.voices.push(Voice {
                 speaker: speaker.clone(),
                 axis: Axis::beginning(at, self.slots, self.reach),
+                is_target: true,
             });
         }
         let place = known.unwrap_or(self.voices.len() - 1);
@@ -232,6 +236,13 @@ impl NodeHistory {
             before,
             order,
             distinct: false,
+        }
+    }
+
+    /// Notes which sources are no longer targets: nothing more is expected of them.
+    pub(crate) fn release(&mut self, is_gone: impl Fn(&Speaker) -> bool) {
+        for voice in &mut self.voices {
+            voice.is_target &= !is_gone(&voice.speaker);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::serve::wire;
 pub(crate) type States = [usize; Health::ALL.len()];
 
 impl Layout {
-    /// Sets the state of all components by the freshness of their sources. A node with an exporter is known only through it;
+    /// Sets the state of all components by the freshness of their sources. A node with exporters is known only through them;
     /// its NICs also through a sweep that reads their counters, because the presence of a cable is weak evidence.
     pub(super) fn judge_unheard(&mut self, view: &ClusterView) {
         let fresh = &view.freshness;
@@ -31,6 +31,8 @@ impl Layout {
             let has_exporter = host.heard.is_some();
             let heard = host.heard == Some(true);
             let swept = fresh.swept.contains(&host.name);
+            let nics_heard = heard && !fresh.without_nics.contains(&host.name);
+            let inside_heard = heard && !fresh.in_part.contains(&host.name);
             let mut any = heard;
             for nic in &mut host.nics {
                 let mut shown = false;
@@ -39,13 +41,13 @@ impl Layout {
                     let by_subnet = fresh.subnet && by(Witness::Subnet);
                     let by_switch = known_switches[uplink.switch] && by(Witness::Switch);
                     shown |= by_subnet || by_switch;
-                    known_switches[uplink.switch] |= heard || by_subnet;
+                    known_switches[uplink.switch] |= nics_heard || by_subnet;
                 }
-                let known = heard || swept || shown && !has_exporter;
+                let known = nics_heard || swept || shown && !has_exporter;
                 any |= known;
                 nic.condition = Condition::plain(health(known));
             }
-            host.inside = Condition::plain(health(any && (heard || !has_exporter)));
+            host.inside = Condition::plain(health(any && (inside_heard || !has_exporter)));
         }
         for (switch, known) in self.switches.iter_mut().zip(&known_switches) {
             switch.condition = Condition::plain(health(*known));

@@ -69,11 +69,14 @@ impl NodeHistory {
     /// Whether the data of one source is newer than [`UNKNOWN_INTERVALS`] of its interval, which is measured after three
     /// scrapes.
     pub fn is_current(&self, now: Timestamp) -> bool {
-        self.voices.iter().any(|Voice { axis, .. }| {
-            let usual = axis.usual_step();
-            let patience = usual.map_or(STALE_AFTER_SECONDS, |usual| UNKNOWN_INTERVALS * usual);
-            now.seconds_since(axis.heard()) <= patience
-        })
+        self.voices.iter().any(|voice| is_current(voice, now))
+    }
+
+    /// Places in [`Self::last_samples`] of the targets whose data is older than that.
+    pub(crate) fn silent_sources(&self, now: Timestamp) -> impl Iterator<Item = usize> {
+        let voices = self.voices.iter().enumerate();
+        let silent = voices.filter(move |(_, voice)| voice.is_target && !is_current(voice, now));
+        silent.map(|(place, _)| place)
     }
 
     /// Mean time between two scrapes, seconds, and their times, the newest first: of the source that is scraped most
@@ -193,6 +196,12 @@ impl NodeHistory {
     pub fn value(&self, metric: &'static Metric, labels: &[&str]) -> Option<f64> {
         self.window(metric, labels)?.value()
     }
+}
+
+fn is_current(Voice { axis, .. }: &Voice, now: Timestamp) -> bool {
+    let usual = axis.usual_step();
+    let patience = usual.map_or(STALE_AFTER_SECONDS, |usual| UNKNOWN_INTERVALS * usual);
+    now.seconds_since(axis.heard()) <= patience
 }
 
 /// When a source was last sampled.

@@ -42,7 +42,7 @@ catalogue! {
     Collector Default Gauge FABRIC_PARTS = "railscope_fabric_parts" (class)
         "Components in the fabric graph, by class.";
     Collector Default Gauge FABRIC_PARTS_BY_STATE = "railscope_fabric_parts_by_state" (class, state)
-        "Nodes (host), NICs (nic) and switches by state: ok, unknown, degraded, down. unknown: the newest data is older than three intervals of its source, so faults are not detected.";
+        "Nodes (host), NICs (nic) and switches by state: ok, unknown, degraded, down. unknown: the newest data is older than three intervals of its source (of a node: of any of its exporters but its BMC's), so faults are not detected.";
     Collector Default Gauge FABRIC_LINKS = "railscope_fabric_links" (kind)
         "Links in the fabric graph: cable, pcie, nvlink.";
     Collector Default Gauge FABRIC_LEVELS = "railscope_fabric_levels" ()
