@@ -5,11 +5,11 @@ use std::sync::Arc;
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 use railscope_model::metric::{
-    GPU_DRAM_BANDWIDTH, GPU_MEMORY_USED, GPU_TENSOR_ACTIVE, Kind, Metric, RDMA_RETRANSMITS,
-    SENSOR_ALARM, SWITCH_PORT_DISCARDS, SWITCH_PORT_PFC_FRAMES,
+    GPU_DRAM_BANDWIDTH, GPU_MEMORY_USED, GPU_TENSOR_ACTIVE, Kind, Metric, NIC_PFC_FRAMES,
+    RDMA_RETRANSMITS, SENSOR_ALARM, SWITCH_PORT_DISCARDS, SWITCH_PORT_PFC_FRAMES,
 };
 
-use crate::classes::{Class, EDGE_LOSSY, GPU_SLOW, Severity};
+use crate::classes::{Class, EDGE_LOSSY, GPU_ERROR, GPU_SLOW, Severity};
 use crate::detect::gpus::Gpus;
 use crate::detect::registry::{self, Rule};
 use crate::detect::rules;
@@ -84,9 +84,12 @@ impl Evidence {
         // EFA retransmits at once, over other paths; and nodes have more fans than they need.
         let is_redundant = [&RDMA_RETRANSMITS, &SENSOR_ALARM].map(|metric| metric.name);
         // Frames do not show for how long they pause, and drops not whether the sender should have been paused.
-        let is_vague = self.signal == SWITCH_PORT_PFC_FRAMES.name
+        let frames = [&SWITCH_PORT_PFC_FRAMES, &NIC_PFC_FRAMES].map(|metric| metric.name);
+        let is_vague = frames.contains(&self.signal)
             || self.class == &EDGE_LOSSY && self.signal == SWITCH_PORT_DISCARDS.name;
-        if may_be_work || is_vague || is_redundant.contains(&self.signal) {
+        // An error after which the GPU goes on.
+        let is_harmless = self.class == &GPU_ERROR && self.effect == 0.0;
+        if may_be_work || is_vague || is_harmless || is_redundant.contains(&self.signal) {
             Severity::Warning
         } else {
             self.class.severity

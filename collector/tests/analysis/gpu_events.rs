@@ -179,6 +179,36 @@ fn an_xid_of_hardware_is_named_with_its_class_and_one_of_an_application_is_not()
     for xid in [13, 31, 43, 45] {
         check(&last_xid(100, xid), &[]);
     }
+    for (xid, severity) in [(78, Severity::Warning), (119, Severity::Critical)] {
+        assert_eq!(run(&last_xid(100, xid)).incidents[0].severity, severity);
+    }
+}
+
+/// Each job is on all GPUs of node 3 for 40 s, and so many of them report XID 31 in its middle: GPU 2 first.
+fn failing_jobs(jobs: u64, reporting: usize) -> Box<Fault> {
+    Box::new(move |index, seconds, page: String| {
+        let turn = (seconds / 40).min(jobs);
+        let page = super::jobs::held(page, &format!("job-{turn}"));
+        let counts = |gpu: &usize| {
+            let failures = (seconds + 20) / 40;
+            format!(
+                "railscope_gpu_xid_events_total{{gpu=\"{}\",xid=\"31\",source=\"nvml\"}} {}\n",
+                (gpu + 2) % 4,
+                failures.min(jobs)
+            )
+        };
+        let of_node = (0..reporting).filter(|_| index == 3);
+        page + &of_node.map(|gpu| counts(&gpu)).collect::<String>()
+    })
+}
+
+#[test]
+fn an_xid_of_applications_that_follows_one_gpu_through_several_jobs_is_that_gpus() {
+    check(&failing_jobs(2, 1), &[]);
+    check(&failing_jobs(3, 2), &[]);
+    let followed = run(&failing_jobs(3, 1));
+    assert_eq!(incidents(&followed), ["gpu-error gpu/n3:2 gpus=32 []"]);
+    assert_eq!(followed.incidents[0].severity, Severity::Warning);
 }
 
 /// The driver asks for a reset after an error of the memory: that error names the incident, and the reset pages.

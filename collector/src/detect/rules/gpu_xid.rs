@@ -1,6 +1,7 @@
 //! Hardware errors of GPUs and NVSwitches that the driver reports: XIDs, SXids, and GPUs that it could not start. XIDs of
 //! applications are not attributed to hardware.
 
+mod applications;
 mod catalogue;
 mod kernel_log;
 
@@ -15,6 +16,7 @@ use crate::classes::{Class, NVLINK_DOWN, NVLINK_ERRORS};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{NodeHistory, Window};
+use applications::Applications;
 use catalogue::{CATALOGUE, Xid};
 
 /// Whether the last XID of a GPU, or one of the last minutes, is about its NVLinks.
@@ -24,6 +26,8 @@ pub(super) fn has_nvlink_xid(history: &NodeHistory, gpu: GpuIndex) -> bool {
     let mut lately = counted(history).chain(recent(history));
     last.is_some_and(of_nvlink) || lately.any(|(of, xid, _)| of == gpu && of_nvlink(xid))
 }
+
+const NAME: &str = "gpu-xid";
 
 /// How long an XID counts as new: as long as the history reaches at 5 s scrapes.
 const NEW_SECONDS: f64 = 120.0;
@@ -44,11 +48,12 @@ pub fn build() -> Box<dyn Detector> {
 #[derive(Default)]
 struct GpuXid {
     last: BTreeMap<(NodeName, GpuIndex, u16), Timestamp>,
+    applications: Applications,
 }
 
 impl Detector for GpuXid {
     fn name(&self) -> &'static str {
-        "gpu-xid"
+        NAME
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
@@ -66,10 +71,14 @@ impl Detector for GpuXid {
                 .chain(shown(history))
                 .chain(recent(history))
             {
-                let is_new = view.now.seconds_since(at) <= NEW_SECONDS;
-                if is_new && let Some(row) = catalogue::find(xid) {
+                if view.now.seconds_since(at) > NEW_SECONDS {
+                    continue;
+                }
+                if let Some(row) = catalogue::find(xid) {
                     let last = self.last.entry((node.clone(), gpu, row.xid)).or_insert(at);
                     *last = at.max(*last);
+                } else {
+                    self.applications.note(view, (node, gpu), xid, at);
                 }
             }
         }
@@ -77,9 +86,10 @@ impl Detector for GpuXid {
         self.last.retain(|_, at| is_held(at));
         let rows = self.last.keys().filter_map(|(node, gpu, xid)| {
             let row = catalogue::find(f64::from(*xid))?;
-            Some(evidence(Part::Gpu(node.clone(), *gpu), row, view))
+            Some(evidence(Part::Gpu(node.clone(), *gpu), &row, view))
         });
         out.extend(rows);
+        out.extend(self.applications.followed(view, HELD_SECONDS));
     }
 
     fn remembers(&self) -> bool {
@@ -88,7 +98,7 @@ impl Detector for GpuXid {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "The driver reports an XID that requires a reset, a diagnosis or a replacement, an NVSwitch error (SXid), or a GPU that it could not start.",
+            check: "The driver reports an XID that requires a reset, a diagnosis or a replacement, one that the catalog does not expect, an application's XID that follows one GPU through several jobs, an NVSwitch error (SXid), or a GPU that it could not start.",
             threshold: String::from(
                 "any (NVIDIA, Xid catalog); fatal SXids, and nonfatal SXids from the third on",
             ),
@@ -117,6 +127,7 @@ impl Detector for GpuXid {
                 ),
             ];
             thresholds.extend(kernel_log::thresholds());
+            thresholds.extend(applications::thresholds());
             thresholds
         };
         let rules = classes.into_iter();
@@ -198,7 +209,7 @@ fn recent(history: &NodeHistory) -> impl Iterator<Item = (GpuIndex, f64, Timesta
 fn evidence(part: Part, row: &Xid, view: &View<'_>) -> Evidence {
     let Xid { xid, meaning, .. } = row;
     Evidence {
-        detector: "gpu-xid",
+        detector: NAME,
         signal: GPU_XID_EVENTS.name,
         class: row.class,
         effect: row.effect(),

@@ -1,12 +1,13 @@
 //! XIDs that concern hardware, with NVIDIA's actions (Xid catalog for Ampere and newer; actions as NVSentinel maps them).
 //!
-//! Not here: XIDs of applications (13, 31, 43, 45 and others), which concern hardware only if they follow one GPU through
-//! several jobs, and those that need no action (92: many corrected errors).
+//! Not here: XIDs of applications ([`super::applications`]), and those that need no action (92: many corrected errors) or refer to
+//! another one (45, 154).
 
+use super::applications::RESTART_APPLICATION;
 use crate::classes::{Class, GPU_ERROR, GPU_LOST, GPU_MEMORY, NVLINK_ERRORS};
 
 /// One XID.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Xid {
     pub(super) xid: u16,
     pub(super) class: &'static Class,
@@ -15,15 +16,19 @@ pub(super) struct Xid {
 }
 
 impl Xid {
-    /// Share of its work that the GPU loses.
+    /// Share of its work that the GPU loses, as far as the catalog shows.
     pub(super) fn effect(&self) -> f64 {
         let stops = self.class == &GPU_LOST || self.class == &GPU_ERROR;
-        f64::from(u8::from(stops))
+        f64::from(u8::from(
+            stops && self.action != REPORT && self.action != UPDATE,
+        ))
     }
 }
 
 const RESET: &str = "reset the GPU";
 const RESTART: &str = "restart the node";
+const REPORT: &str = "report it to the vendor";
+const UPDATE: &str = "update the vGPU software";
 const INVESTIGATE: &str = "run the field diagnostic if it repeats";
 
 const fn row(xid: u16, class: &'static Class, meaning: &'static str, action: &'static str) -> Xid {
@@ -64,6 +69,7 @@ pub(super) const CATALOGUE: &[Xid] = &[
         RESET,
     ),
     nvlink(74, "NVLink error"),
+    row(78, &GPU_ERROR, "a vGPU could not be started", UPDATE),
     row(79, &GPU_LOST, "the GPU fell off the bus", RESTART),
     row(
         94,
@@ -104,9 +110,22 @@ pub(super) const CATALOGUE: &[Xid] = &[
     row(162, &GPU_ERROR, "power smoothing fault", RESET),
 ];
 
-/// The row of an XID, if it concerns hardware.
-pub(super) fn find(xid: f64) -> Option<&'static Xid> {
-    CATALOGUE.iter().find(|row| f64::from(row.xid) == xid)
+/// The last XID of the catalog.
+const LAST: u16 = 162;
+/// XIDs that need no action, or that refer to another one (45, 154).
+const NO_ACTION: &[u16] = &[
+    14, 37, 38, 43, 44, 45, 66, 67, 92, 93, 106, 107, 121, 137, 141, 152, 153, 154, 157, 161,
+];
+
+/// The row of an XID, if it concerns hardware; one of its own for each that the catalog does not expect.
+pub(super) fn find(xid: f64) -> Option<Xid> {
+    let number = (1..=LAST).find(|number| f64::from(*number) == xid)?;
+    let known = CATALOGUE.iter().find(|row| row.xid == number).copied();
+    known.or_else(|| {
+        let is_expected = NO_ACTION.contains(&number) || RESTART_APPLICATION.contains(&number);
+        let meaning = "the catalog does not expect it";
+        (!is_expected).then(|| row(number, &GPU_ERROR, meaning, REPORT))
+    })
 }
 
 #[cfg(test)]
@@ -120,6 +139,12 @@ mod tests {
             assert!(find(application).is_none(), "{application}");
         }
         assert!(find(79.0).is_some_and(|row| row.effect() == 1.0));
+        assert!(find(78.0).is_some_and(|row| row.effect() == 0.0));
+        let unexpected = find(90.0).expect("one that NVIDIA asks to report");
+        assert_eq!((unexpected.action, unexpected.effect()), (REPORT, 0.0));
+        for xid in [0.0, 92.0, 154.0, 163.0, 79.5, f64::NAN] {
+            assert!(find(xid).is_none(), "{xid}");
+        }
     }
 
     #[test]
