@@ -48,10 +48,14 @@ const IDLE_UTILIZATION: f64 = 0.05;
 
 /// Whether a node reports what its GPUs do, and all of them have done nothing lately.
 pub(crate) fn are_all_idle(node: &NodeHistory, now: Timestamp) -> bool {
+    idle_for(node, now, IDLE_SECONDS)
+}
+
+fn idle_for(node: &NodeHistory, until: Timestamp, seconds: f64) -> bool {
     let mut gpus = node.series(&GPU_UTILIZATION).peekable();
     gpus.peek().is_some()
         && gpus.all(|(_, window)| {
-            let mut lately = window.told_within(now, IDLE_SECONDS).peekable();
+            let mut lately = window.told_within(until, seconds).peekable();
             lately.peek().is_some() && lately.all(|(_, share)| share < IDLE_UTILIZATION)
         })
 }
@@ -85,6 +89,37 @@ pub(crate) fn busy_node() -> Threshold {
         "ratio",
         "an idle node, or one that prepares or ends a job, does other work at another clock (a choice)",
     )
+}
+
+/// For how long the GPUs of a node do nothing before it is shut down.
+const DRAINED_SECONDS: f64 = 60.0;
+/// How long a drained node may take to start again: firmware updates and memory tests take minutes.
+const RESTART_SECONDS: f64 = 900.0;
+
+/// The numbers of [`is_restarting`].
+pub(crate) fn restarts() -> [Threshold; 2] {
+    [
+        Threshold::new(
+            "time for which the GPUs of a node were idle before it was shut down",
+            DRAINED_SECONDS,
+            "s",
+            "a failure ends a job together with its node (a choice)",
+        ),
+        Threshold::new(
+            "time that such a node may take to start again",
+            RESTART_SECONDS,
+            "s",
+            "firmware updates and memory tests take minutes (a choice)",
+        ),
+    ]
+}
+
+/// Whether a node's exporters stopped responding lately, after its GPUs had done nothing for some time.
+pub(crate) fn is_restarting(node: &NodeHistory, now: Timestamp) -> bool {
+    let silent = node.heard().filter(|_| !node.is_current(now));
+    silent.is_some_and(|last| {
+        now.seconds_since(last) <= RESTART_SECONDS && idle_for(node, last, DRAINED_SECONDS)
+    })
 }
 
 /// Series that detectors read of every GPU, and the label behind the GPU where there is one.

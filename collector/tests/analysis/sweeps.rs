@@ -1,9 +1,9 @@
-//! Cables that are missing from partial sweeps of the subnet.
+//! Cables that are missing from sweeps of the subnet, partial ones and those of hosts that start again.
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
-use super::cluster::{Cabling, as_planned, at, subnet};
+use super::cluster::{Cabling, NODES, as_planned, at, node, page, subnet};
 use super::incidents;
 
 #[test]
@@ -32,4 +32,44 @@ fn a_cable_is_missing_though_no_sweep_has_the_node_that_it_started_from() {
     const MISSING: &str = "0000000000001052";
     assert_eq!(found([MISSING, MISSING], 2), [""; 0]);
     assert_eq!(found([MISSING, MISSING], 3), lost);
+}
+
+/// What is found at the end if node 5 is idle for the last `idle` seconds before 200 s, when it and its cables disappear.
+fn after_restart(idle: u64, until: u64) -> Vec<String> {
+    const GONE: u64 = 200;
+    let cut = |node, rail| (node != 5).then_some(rail);
+    let of_idle = |line: &str| match line.strip_suffix("} 1") {
+        Some(series) if series.contains("utilization") => format!("{series}}} 0\n"),
+        _ => format!("{line}\n"),
+    };
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    let mut found = Vec::new();
+    for seconds in (0..=until).step_by(10) {
+        let is_gone = seconds >= GONE;
+        let cabling: &Cabling = if is_gone { &cut } else { &as_planned };
+        analyzer.take_subnet(parse_ibnetdiscover(&subnet(cabling)), at(seconds));
+        for index in 0..NODES {
+            let is_idle = index == 5 && seconds + idle >= GONE;
+            let page = page(index, seconds);
+            let page: String = if is_idle {
+                page.lines().map(of_idle).collect()
+            } else {
+                page
+            };
+            if index != 5 || !is_gone {
+                analyzer.ingest(&node(index), &page, at(seconds));
+            }
+        }
+        found = incidents(&analyzer.tick(at(seconds)));
+    }
+    found
+}
+
+#[test]
+fn a_host_that_was_drained_before_it_disappeared_is_down_only_if_it_stays_so() {
+    const DOWN: &str = "host-down host/n5 gpus=4 [gpu/n5:0 gpu/n5:1 gpu/n5:2 gpu/n5:3]";
+    assert_eq!(after_restart(80, 500), [""; 0]);
+    assert_eq!(after_restart(80, 1_200), [DOWN]);
+    assert_eq!(after_restart(20, 500), [DOWN], "the job failed with it");
 }

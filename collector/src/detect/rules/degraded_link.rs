@@ -23,9 +23,9 @@ use railscope_model::units::BYTES_PER_SECOND_PER_GBIT;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PCIE_DEGRADED, PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::gpus;
 use crate::detect::models::Models;
-use crate::detect::peers;
-use crate::detect::peers::{MAJORITY, MIN_PEERS, norm};
+use crate::detect::peers::{self, MAJORITY, MIN_PEERS, norm};
 use crate::detect::registry::{Rule, Threshold};
 use crate::stages::Step;
 use crate::store::per_node_cache::Kept;
@@ -128,7 +128,8 @@ impl Detector for DegradedLink {
             "ratio",
             "rates are exact; this absorbs rounding",
         );
-        let down = [peers::thresholds(), vec![kept, interfaces::slowest()]].concat();
+        let own = vec![kept, interfaces::slowest()];
+        let down = [peers::thresholds(), own, gpus::restarts().to_vec()].concat();
         let slow = [peers::thresholds(), vec![rounding]].concat();
         let pcie = [slow.clone(), vec![pcie::busy()]].concat();
         vec![

@@ -10,6 +10,7 @@ use railscope_model::metric::SWITCH_PORT_UP;
 use super::{TOLERANCE, evidence, generations, gigabits, norm};
 use crate::classes::{PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
 use crate::detect::detector::{Evidence, View};
+use crate::detect::gpus;
 use crate::stages::Step;
 use crate::store::Window;
 
@@ -45,6 +46,14 @@ impl Cables {
 fn one_lost(view: &View<'_>, id: LinkId) -> Option<Evidence> {
     let part = view.fabric.cable_part(id)?;
     let (link, [a, b]) = view.fabric.link(id)?;
+    let is_restarting = |end: &PartId| {
+        let node = view.fabric.vertex(*end).part.node();
+        let history = node.and_then(|node| view.history.node(node));
+        history.is_some_and(|history| gpus::is_restarting(history, view.now))
+    };
+    if [a, b].iter().any(is_restarting) {
+        return None;
+    }
     let end = |id, port: u16| {
         let port = view.fabric.port_name(id, port);
         format!("{} port {port}", view.fabric.vertex(id).part)
