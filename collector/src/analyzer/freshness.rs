@@ -10,7 +10,7 @@ use railscope_model::metric::{
 };
 
 use super::Analyzer;
-use crate::store::{NodeHistory, UNKNOWN_INTERVALS};
+use crate::store::UNKNOWN_INTERVALS;
 
 /// Series that an exporter of GPUs or of the host itself has, and no BMC.
 const OF_HOST: [&Metric; 5] = [
@@ -22,12 +22,6 @@ const OF_HOST: [&Metric; 5] = [
 ];
 /// Series of NICs.
 const OF_NICS: [&Metric; 2] = [&RDMA_PORT, &RDMA_PORT_UP];
-
-/// Whether a source of a node reported series of any of these metrics when it was last scraped.
-fn reports(node: &NodeHistory, source: usize, metrics: &[&'static Metric]) -> bool {
-    let mut sources = metrics.iter().flat_map(|metric| node.sources_of(metric));
-    sources.any(|of_metric| of_metric == source)
-}
 
 /// Read intervals in seconds of sources whose interval is not visible in their data.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,12 +70,16 @@ impl Analyzer {
         let within =
             |at: Timestamp, interval: f64| now.seconds_since(at) <= UNKNOWN_INTERVALS * interval;
         let unheard = history.nodes().filter(|(_, node)| !node.is_current(now));
+        let in_part = history
+            .nodes()
+            .filter(|(_, node)| node.is_current(now) && node.silent_sources(now).next().is_some());
+        let in_part: Vec<_> = in_part.collect();
         let silent = |of: &[&'static Metric]| {
-            let nodes = history.nodes().filter(|(_, node)| {
+            let nodes = in_part.iter().filter(|(_, node)| {
                 let mut silent = node.silent_sources(now);
-                node.is_current(now) && silent.any(|source| reports(node, source, of))
+                silent.any(|source| node.is_source_of(source, of))
             });
-            nodes.map(|(node, _)| node.clone()).collect()
+            nodes.map(|(node, _)| (*node).clone()).collect()
         };
         let swept = history.adapters().filter(|(_, node)| node.is_current(now));
         let counted = history.switches().filter(|(_, node)| node.is_current(now));

@@ -196,10 +196,7 @@ impl Late {
         if !is_late(&last, now) {
             return None;
         }
-        let of_host = |place: &usize| {
-            let mut all = OF_HOST.iter().flat_map(|metric| history.sources_of(metric));
-            all.any(|of_host| of_host == *place)
-        };
+        let of_host = |place: &usize| history.is_source_of(*place, &OF_HOST);
         let of_bmc = OF_BMC.iter().flat_map(|metric| history.sources_of(metric));
         Some(Self {
             last,

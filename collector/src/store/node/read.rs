@@ -54,6 +54,12 @@ impl NodeHistory {
         self.told(metric).map(|(.., voice)| usize::from(voice))
     }
 
+    /// Whether a source, by its place in [`Self::last_samples`], reported series of any of these metrics when it was last scraped.
+    pub(crate) fn is_source_of(&self, place: usize, metrics: &[&'static Metric]) -> bool {
+        let mut sources = metrics.iter().flat_map(|metric| self.sources_of(metric));
+        sources.any(|source| source == place)
+    }
+
     /// When the node was last seen.
     pub fn heard(&self) -> Option<Timestamp> {
         self.voices.iter().map(|voice| voice.axis.heard()).max()

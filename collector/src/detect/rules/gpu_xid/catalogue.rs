@@ -117,7 +117,7 @@ const NO_ACTION: &[u16] = &[
     14, 37, 38, 43, 44, 45, 66, 67, 92, 93, 106, 107, 121, 137, 141, 152, 153, 154, 157, 161,
 ];
 
-/// The row of an XID, if it concerns hardware; one of its own for each that the catalog does not expect.
+/// The row of an XID that concerns hardware, or a row made for one that the catalog does not expect.
 pub(super) fn find(xid: f64) -> Option<Xid> {
     let number = (1..=LAST).find(|number| f64::from(*number) == xid)?;
     let known = CATALOGUE.iter().find(|row| row.xid == number).copied();

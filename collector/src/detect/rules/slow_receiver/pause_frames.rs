@@ -97,7 +97,10 @@ fn by_port<'a>(
     switch: &'a SwitchName,
     history: &'a NodeHistory,
 ) -> Vec<Sender<'a>> {
-    if counts(history, &[&SWITCH_PORT_PFC_PAUSE_SECONDS]) {
+    // Most switches count neither, as those of InfiniBand: their ports are not looked up.
+    let has_frames_alone = counts(history, &[&SWITCH_PORT_PFC_FRAMES])
+        && !counts(history, &[&SWITCH_PORT_PFC_PAUSE_SECONDS]);
+    if !has_frames_alone {
         return Vec::new();
     }
     let ports = paused_ports::ports(view, switch, history, &SWITCH_PORT_PFC_FRAMES);

@@ -18,10 +18,10 @@ use crate::store::{NodeHistory, Window};
 /// A switch port before a NIC, on one priority.
 pub(super) struct Port<'a> {
     history: &'a NodeHistory,
-    pub(super) switch: &'a SwitchName,
+    switch: &'a SwitchName,
     nic: PartId,
     /// Its name and the priority.
-    pub(super) labels: [&'a str; 2],
+    labels: [&'a str; 2],
     pub(super) window: Window<'a>,
     /// Rate of the counter: of one of pause, the share of the time for which it was paused.
     pub(super) rate: f64,
