@@ -2,6 +2,7 @@
 //! time.
 
 mod column;
+mod columns;
 mod ingested;
 mod node;
 mod window;

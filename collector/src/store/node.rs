@@ -10,6 +10,7 @@ use railscope_model::metric::{Kind, Metric, PROBE_HOP};
 use railscope_model::reading::{Labels, NodeReading, Value};
 
 use super::column::{Column, Turn};
+use super::columns::Columns;
 use super::ingested::Ingested;
 use crate::fabric::subnet::counters::DeviceReading;
 use crate::store::page_cache::{HEAD_LIMIT, Reader, Template, Told, part_label};
@@ -43,8 +44,7 @@ struct Voice {
 pub struct NodeHistory {
     /// The node's sources, in the order in which they were first seen.
     voices: Vec<Voice>,
-    /// Series by the metric's place in the catalogue.
-    columns: Vec<Column>,
+    columns: Columns,
     /// The column of the newest sample: samples of one metric stand together.
     at_column: usize,
     /// Scrapes that a window holds.
@@ -253,7 +253,7 @@ impl NodeHistory {
         }
         let voices = &self.voices;
         let axis = |voice: u16| voices.get(usize::from(voice)).map(|voice| &voice.axis);
-        for column in &mut self.columns {
+        for column in self.columns.iter_mut() {
             column.resize(axis, (self.slots, slots));
         }
         for voice in &mut self.voices {
@@ -265,20 +265,14 @@ impl NodeHistory {
     /// Whether the newest sample's column is this metric's.
     #[inline]
     fn stands_at(&self, metric: &Metric) -> bool {
-        let column = self.columns.get(self.at_column);
+        let column = self.columns.at(self.at_column);
         column.is_some_and(|column| column.metric.index == metric.index)
     }
 
     /// Goes to the column of a metric, created if missing.
     fn go_to(&mut self, metric: &'static Metric) {
         if !self.stands_at(metric) {
-            let place = self
-                .columns
-                .binary_search_by_key(&metric.index, |column| column.metric.index);
-            self.at_column = place.unwrap_or_else(|place| {
-                self.columns.insert(place, Column::new(metric));
-                place
-            });
+            self.at_column = self.columns.place_or_insert(metric);
         }
     }
 
@@ -289,7 +283,7 @@ impl NodeHistory {
             return;
         }
         let turn = turn(&self.voices, self.slots, arrival);
-        let column = self.columns.get_mut(self.at_column);
+        let column = self.columns.at_mut(self.at_column);
         let (Some(row), Some(turn), Some(column)) = (row, turn, column) else {
             result.over_limit += 1;
             return;
@@ -323,14 +317,14 @@ impl NodeHistory {
         result: &mut Ingested,
     ) {
         self.go_to(metric);
-        let column = &mut self.columns[self.at_column];
-        let mut row = column.by_line(told.line);
+        let column = self.columns.at_mut(self.at_column);
+        let mut row = column.and_then(|column| column.by_line(told.line));
         // Above the limit, reject before further work.
         if row.is_none() && !is_full(self.series, arrival) {
             let labels = told.labels(&self.shared);
             row = self.row(arrival, metric, &labels);
-            if let Some(row) = row {
-                self.columns[self.at_column].set_line(row, told.line);
+            if let (Some(row), Some(column)) = (row, self.columns.at_mut(self.at_column)) {
+                column.set_line(row, told.line);
             }
         }
         self.push(arrival, row, told.value, result);
@@ -340,7 +334,7 @@ impl NodeHistory {
     fn row(&mut self, arrival: Arrival, metric: &'static Metric, labels: &Labels) -> Option<usize> {
         self.go_to(metric);
         let turn = turn(&self.voices, self.slots, arrival)?;
-        let column = self.columns.get_mut(self.at_column)?;
+        let column = self.columns.at_mut(self.at_column)?;
         // Once all known rows are reported, a source that reports none twice reports a new one: no need to search
         // for it.
         let is_another = arrival.distinct && column.is_told_whole(turn);
@@ -370,12 +364,12 @@ impl NodeHistory {
         };
         let newest = axis(arrival.voice).map_or(0, Axis::newest);
         let mut any = false;
-        for column in &mut self.columns {
+        for column in self.columns.iter_mut() {
             any |= column.finish((arrival.voice, newest), arrival.number, gone);
             column.settle(self.shared.keys());
         }
         if any {
-            self.columns.retain(|column| column.len() > 0);
+            self.columns.drop_empty();
             self.at_column = 0;
             self.series = self.columns.iter().map(Column::len).sum();
             self.identity += 1;

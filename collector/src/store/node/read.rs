@@ -141,14 +141,7 @@ impl NodeHistory {
 
     #[inline]
     fn column(&self, metric: &Metric) -> Option<&Column> {
-        self.columns.get(self.column_place(metric)?)
-    }
-
-    #[inline]
-    fn column_place(&self, metric: &Metric) -> Option<usize> {
-        let by_index = |column: &Column| column.metric.index;
-        let column = self.columns.binary_search_by_key(&metric.index, by_index);
-        column.ok()
+        self.columns.find(metric)
     }
 
     /// Series that were on their source's last scrape, with its place among the voices.
@@ -175,15 +168,15 @@ impl NodeHistory {
 
     /// Place of the series of a metric with these label values, whether or not it was on the last scrape.
     pub(crate) fn place(&self, metric: &'static Metric, labels: &[&str]) -> Option<Place> {
-        let column = self.column_place(metric)?;
-        let row = self.columns[column].place(labels)?;
+        let column = self.columns.place(metric)?;
+        let row = self.columns.at(column)?.place(labels)?;
         Some(Place { column, row })
     }
 
     /// As [`Self::window`], of a series whose place is known.
     #[inline]
     pub(crate) fn window_at(&self, metric: &'static Metric, place: Place) -> Option<Window<'_>> {
-        let known = self.columns.get(place.column);
+        let known = self.columns.at(place.column);
         let known = known.filter(|column| column.metric == metric);
         let column = known.or_else(|| self.column(metric))?;
         column.window(place.row, |voice| self.axis(voice), self.slots)
