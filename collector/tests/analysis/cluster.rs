@@ -61,11 +61,17 @@ pub(crate) fn as_planned(_: usize, rail: usize) -> Option<usize> {
 }
 
 /// What `ibnetdiscover` prints of one end of a cable to a switch.
-fn switch_end(port: usize, far: &str, far_port: usize, name: &str, lid: usize) -> String {
+pub(crate) fn switch_end(
+    port: usize,
+    far: &str,
+    far_port: usize,
+    name: &str,
+    lid: usize,
+) -> String {
     format!("[{port}]\t\"{far}\"[{far_port}]\t\t# \"{name}\" lid {lid} 4xNDR\n")
 }
 
-fn switch_head(guid: usize, name: &str, lid: usize) -> String {
+pub(crate) fn switch_head(guid: usize, name: &str, lid: usize) -> String {
     format!(
         "\nvendid=0x2c9\ndevid=0xd2f2\nsysimgguid={guid:#x}\nswitchguid={guid:#x}({guid:x})\n\
          Switch\t65 \"S-{guid:016x}\"\t\t# \"MF0;{name}:MQM9790/U1\" enhanced port 0 lid {lid} lmc 0\n"

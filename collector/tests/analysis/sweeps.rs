@@ -3,7 +3,7 @@
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
-use super::cluster::{Cabling, NODES, as_planned, at, node, page, subnet};
+use super::cluster::{Cabling, NODES, as_planned, at, node, page, subnet, switch_end, switch_head};
 use super::incidents;
 
 #[test]
@@ -72,4 +72,46 @@ fn a_host_that_was_drained_before_it_disappeared_is_down_only_if_it_stays_so() {
     assert_eq!(after_restart(80, 500), [""; 0]);
     assert_eq!(after_restart(80, 1_200), [DOWN]);
     assert_eq!(after_restart(20, 500), [DOWN], "the job failed with it");
+}
+
+/// Four groups of four switches, all connected to each other at NDR; the cables between groups at another rate, and one within
+/// the first.
+fn dragonfly(between_groups: &str, of_one: &str) -> String {
+    let name = |switch: usize| format!("MF0;g{}-{}:MQM9790/U1", switch / 4, switch % 4);
+    let rate = |one: usize, other: usize| match (one.min(other), one.max(other)) {
+        (0, 1) => of_one,
+        (one, other) if one / 4 == other / 4 => "NDR",
+        _ => between_groups,
+    };
+    let mut text = String::from("#\n# Topology file: generated on Thu Nov 19 10:00:00 2026\n#\n");
+    for switch in 0..16 {
+        text += &switch_head(0xa000 + switch, &name(switch), 10 + switch);
+        // Each switch has a cable to one other group, and in groups it is connected to all.
+        let across = 4 * (switch % 4) + switch / 4;
+        let others = (0..16).filter(|other| switch / 4 == other / 4 || across == *other);
+        for other in others.filter(|other| switch != *other) {
+            let far = format!("S-{:016x}", 0xa000 + other);
+            let end = switch_end(other + 1, &far, switch + 1, &name(other), 10 + other);
+            text += &end.replace("NDR", rate(switch, other));
+        }
+    }
+    text
+}
+
+#[test]
+fn cables_between_the_groups_of_a_dragonfly_may_be_slower_than_those_within() {
+    let found = |between_groups, of_one| {
+        let mut analyzer = Analyzer::default();
+        for seconds in [0, 10, 20] {
+            let subnet = parse_ibnetdiscover(&dragonfly(between_groups, of_one));
+            analyzer.take_subnet(subnet, at(seconds));
+            analyzer.tick(at(seconds));
+        }
+        incidents(&analyzer.tick(at(25)))
+    };
+    assert_eq!(found("NDR", "NDR"), [""; 0]);
+    assert_eq!(found("HDR", "NDR"), [""; 0]);
+    let slow = ["port-degraded link/MF0;g0-0:MQM9790/U1:2 gpus=0 []"];
+    assert_eq!(found("NDR", "EDR"), slow);
+    assert_eq!(found("HDR", "EDR"), slow);
 }

@@ -137,7 +137,7 @@ impl Detector for DegradedLink {
             Rule::new(&UPLINK_DOWN, fallen_pair::thresholds()),
             Rule::new(
                 &PORT_DEGRADED,
-                [slow, fallen_speed::apart().to_vec()].concat(),
+                [slow, fallen_speed::apart().to_vec(), vec![cables::design()]].concat(),
             ),
             Rule::new(&PCIE_DEGRADED, pcie),
         ]

@@ -1,7 +1,7 @@
 //! Cables that the fabric shows as lost, or slower than their peers. A fabric that was not
 //! built again shows the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Link, LinkId, LinkKind, PartId, Presence, Timestamp, Witness};
 use railscope_model::identity::{NodeName, Part};
@@ -11,8 +11,21 @@ use super::{TOLERANCE, evidence, generations, gigabits, norm};
 use crate::classes::{PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
 use crate::detect::detector::{Evidence, View};
 use crate::detect::gpus;
+use crate::detect::registry::Threshold;
 use crate::stages::Step;
 use crate::store::Window;
+
+/// Share of the cables between switches from which on a rate is part of the design.
+const DESIGN_SHARE: f64 = 0.125;
+
+pub(super) fn design() -> Threshold {
+    Threshold::new(
+        "share of the cables between switches from which on a rate that no switch has for most of its own is a design",
+        DESIGN_SHARE,
+        "ratio",
+        "a dragonfly of 16 switches has a fifth to a third of its cables between groups; independent faults of as many cables are not seen (a choice)",
+    )
+}
 
 /// What the fabric shows.
 #[derive(Debug, Default)]
@@ -130,29 +143,17 @@ fn port_up<'a>(view: &View<'a>, (id, port): (PartId, u16)) -> Option<Window<'a>>
 /// device of hosts of the same shape, for a cable between switches the other such cables of either switch.
 fn slow(view: &View<'_>) -> Vec<Evidence> {
     let mut cohorts: BTreeMap<String, Vec<(LinkId, f64)>> = BTreeMap::new();
-    for (id, a, b, link) in view.fabric.links() {
-        // A lost cable's speed is of another day.
-        // What exporters report about their ports is evaluated port by port.
-        let by_subnet = link.seen_by.of(Witness::Subnet);
-        let is_there = by_subnet.is_some_and(|said| said.says == Presence::Present);
-        let (LinkKind::Cable, Some(speed), true) = (link.kind, link.speed, is_there) else {
-            continue;
-        };
-        let host_end = [a, b]
-            .into_iter()
-            .find(|end| matches!(view.fabric.vertex(*end).part, Part::Nic(..)));
+    for (id, ends, rate) in rated(view) {
+        let host_end = ends.into_iter().find(|end| is_nic(view, *end));
         let keys = match host_end {
             Some(_) if view.left_out.has(Step::RoleCohort) => vec![String::from("nic")],
             Some(nic) => vec![host_cohort(view, nic)],
-            None => [a, b]
+            None => ends
                 .map(|end| view.fabric.vertex(end).part.to_string())
                 .to_vec(),
         };
         for key in keys {
-            cohorts
-                .entry(key)
-                .or_default()
-                .push((id, speed.bytes_per_second()));
+            cohorts.entry(key).or_default().push((id, rate));
         }
     }
     let mut slow = BTreeMap::new();
@@ -179,11 +180,13 @@ fn slow(view: &View<'_>) -> Vec<Evidence> {
     let links = slow.keys().filter_map(|id| host_of(*id));
     let links = links.map(|(node, _)| (node, nics_of(view, node)));
     let others = generations(rates, &links.collect());
-    let is_peer = |id: LinkId| {
-        host_of(id).is_none_or(|(node, device)| !others.contains(&(node, device.as_str())))
+    let designed = designed_rates(view);
+    let is_peer = |id: LinkId, rate: f64| match host_of(id) {
+        Some((node, device)) => !others.contains(&(node, device.as_str())),
+        None => !designed.contains(&rate.to_bits()),
     };
     let found = |(id, (rate, norm, peers)): (LinkId, (f64, f64, usize))| {
-        let part = view.fabric.cable_part(id).filter(|_| is_peer(id))?;
+        let part = view.fabric.cable_part(id).filter(|_| is_peer(id, rate))?;
         let statement = format!(
             "The subnet shows {part} at {} Gb/s; {peers} cables of its kind run at {} Gb/s.",
             gigabits(rate),
@@ -200,6 +203,42 @@ fn slow(view: &View<'_>) -> Vec<Evidence> {
         ))
     };
     slow.into_iter().filter_map(found).collect()
+}
+
+/// The cables that the subnet shows, their ends and rates, bytes/s. A lost cable's speed is of another day, and what exporters
+/// report about their ports is evaluated port by port.
+fn rated<'a>(view: &View<'a>) -> impl Iterator<Item = (LinkId, [PartId; 2], f64)> + use<'a> {
+    view.fabric.links().filter_map(|(id, a, b, link)| {
+        let by_subnet = link.seen_by.of(Witness::Subnet)?;
+        let is_shown = link.kind == LinkKind::Cable && by_subnet.says == Presence::Present;
+        Some((id, [a, b], link.speed?.bytes_per_second())).filter(|_| is_shown)
+    })
+}
+
+/// Rates of many cables between switches, of which no switch has most: a design of several speeds, as of a dragonfly
+/// with slower cables between its groups, not a fault of each.
+fn designed_rates(view: &View<'_>) -> BTreeSet<u64> {
+    let between = rated(view).filter(|(_, ends, _)| !ends.iter().any(|end| is_nic(view, *end)));
+    let mut ends_at: BTreeMap<u64, Vec<PartId>> = BTreeMap::new();
+    for (_, ends, rate) in between {
+        ends_at.entry(rate.to_bits()).or_default().extend(ends);
+    }
+    let all: usize = ends_at.values().map(Vec::len).sum();
+    let is_designed = |ends: &Vec<PartId>| {
+        let cables = ends.len() / 2;
+        let mut of_each: BTreeMap<PartId, usize> = BTreeMap::new();
+        for end in ends {
+            *of_each.entry(*end).or_default() += 1;
+        }
+        let most = of_each.into_values().max().unwrap_or(0);
+        ends.len() as f64 >= DESIGN_SHARE * all as f64 && 2 * most < cables
+    };
+    let designed = ends_at.into_iter().filter(|(_, ends)| is_designed(ends));
+    designed.map(|(rate, _)| rate).collect()
+}
+
+fn is_nic(view: &View<'_>, id: PartId) -> bool {
+    matches!(view.fabric.vertex(id).part, Part::Nic(..))
 }
 
 /// Hosts with as many NICs, and the same device of each.
