@@ -20,12 +20,17 @@ fn cables_of(view: &ClusterView) -> Vec<String> {
         .collect()
 }
 
-/// LLDP-MIB of a switch of which one port has one neighbor.
-fn neighbor(port: &str, system: &str, their_port: &str) -> String {
+/// LLDP-MIB of a switch of which one port has one neighbor, with or without its table of the switch's own ports.
+fn neighbor(port: &str, system: &str, their_port: &str, has_own_ports: bool) -> String {
+    let own = if has_own_ports {
+        format!("lldpLocPortId{{lldpLocPortId=\"{port}\",lldpLocPortNum=\"5\"}} 1\n")
+    } else {
+        String::new()
+    };
     let rem = "lldpRemIndex=\"1\",lldpRemLocalPortNum=\"5\",lldpRemTimeMark=\"0\"";
     format!(
-        "ifHighSpeed{{ifName=\"{port}\"}} 400000\n\
-         lldpLocPortId{{lldpLocPortId=\"{port}\",lldpLocPortNum=\"5\"}} 1\n\
+        "ifHighSpeed{{ifIndex=\"5\",ifName=\"{port}\"}} 400000\n\
+         {own}\
          lldpRemChassisId{{lldpRemChassisId=\"{system}-id\",{rem}}} 1\n\
          lldpRemPortId{{{rem},lldpRemPortId=\"{their_port}\"}} 1\n\
          lldpRemSysName{{{rem},lldpRemSysName=\"{system}\"}} 1\n"
@@ -36,27 +41,29 @@ fn neighbor(port: &str, system: &str, their_port: &str) -> String {
 fn switches_that_hear_each_other_by_somebody_else_s_exporter_share_a_cable_and_a_moved_one_moves() {
     let mapping = Mappings::default().by_kind("snmp_exporter").cloned();
     let mapping = mapping.expect("built in");
-    let mut analyzer = Analyzer::default();
-    let mut cables = |seconds: u64, leaf: &str, spine: &str| {
-        let at = Timestamp(seconds * 1000);
-        for (switch, page) in [
-            ("leaf-01", neighbor(leaf, "spine-01", spine)),
-            ("spine-01", neighbor(spine, "leaf-01", leaf)),
-        ] {
-            let about = Subject::Switch(switch.parse().expect("name"));
-            let mut translator = Translator::new(mapping.clone(), Some(about));
-            take_up(&mut analyzer, translator.translate(&page, at), at);
-        }
-        cables_of(&analyzer.tick(at))
-    };
-    assert_eq!(
-        cables(0, "Ethernet1/1", "Ethernet1/9"),
-        ["link/leaf-01[Ethernet1/1]"]
-    );
-    assert_eq!(
-        cables(5, "Ethernet1/2", "Ethernet1/10"),
-        ["link/leaf-01[Ethernet1/2]"]
-    );
+    for has_own_ports in [true, false] {
+        let mut analyzer = Analyzer::default();
+        let mut cables = |seconds: u64, leaf: &str, spine: &str| {
+            let at = Timestamp(seconds * 1000);
+            for (switch, page) in [
+                ("leaf-01", neighbor(leaf, "spine-01", spine, has_own_ports)),
+                ("spine-01", neighbor(spine, "leaf-01", leaf, has_own_ports)),
+            ] {
+                let about = Subject::Switch(switch.parse().expect("name"));
+                let mut translator = Translator::new(mapping.clone(), Some(about));
+                take_up(&mut analyzer, translator.translate(&page, at), at);
+            }
+            cables_of(&analyzer.tick(at))
+        };
+        assert_eq!(
+            cables(0, "Ethernet1/1", "Ethernet1/9"),
+            ["link/leaf-01[Ethernet1/1]"]
+        );
+        assert_eq!(
+            cables(5, "Ethernet1/2", "Ethernet1/10"),
+            ["link/leaf-01[Ethernet1/2]"]
+        );
+    }
 }
 
 /// Name of a switch, and ports of it, each with the switch and the port at the other end.
@@ -431,7 +438,7 @@ fn cable_of(interfaces: &[&str], port: &str) -> Vec<String> {
              node_network_speed_bytes{{device=\"{interface}\"}} 25000000000\n"
         );
     }
-    let leaf = neighbor("Ethernet17/1", "n1", port);
+    let leaf = neighbor("Ethernet17/1", "n1", port, true);
     for (kind, about, text) in [
         (
             "node_exporter",
