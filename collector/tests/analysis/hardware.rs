@@ -235,6 +235,26 @@ fn a_gpu_that_becomes_hotter_than_the_others_of_its_node_is_named_unless_they_do
     check(&rise([9.0, 8.0], 500.0), &[]);
     check(&rise([4.0, 0.0], 500.0), &[]);
     check(&rise([9.0, 0.0], 620.0), &[]);
+    // It works alone since 100 s and warms up for some minutes.
+    let alone = with(|node, seconds| {
+        super::of_gpus(|gpu| {
+            let (celsius, watts) = match (node, gpu) {
+                (3, 2) if seconds > 100 => {
+                    let warm = 1.0 - (-(seconds as f64 - 100.0) / 60.0).exp();
+                    (usual(gpu) + 16.0 * warm, 220.0)
+                }
+                (3, _) => (usual(gpu), 50.0),
+                _ => (usual(gpu), 500.0),
+            };
+            format!(
+                "railscope_gpu_temperature_celsius{{gpu=\"{gpu}\",sensor=\"gpu\"}} {celsius}\n\
+                 railscope_gpu_power_watts{{gpu=\"{gpu}\"}} {watts}\n"
+            )
+        })
+    });
+    let views = super::views((10, 0), &alone);
+    let found: BTreeSet<_> = views.flat_map(|view| incidents(&view)).collect();
+    assert_eq!(found, BTreeSet::new());
     // Two samples of the power do not show the load.
     for (kelvin, named) in [(9.0, 0), (14.0, 1)] {
         let fault = rise([kelvin, 0.0], 500.0);

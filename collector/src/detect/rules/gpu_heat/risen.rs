@@ -43,7 +43,8 @@ const SPANS: usize = 10;
 /// The newest spans, in which it became so hot.
 const RISING_SPANS: u64 = 2;
 
-/// Power of a GPU, as a multiple of that of the others of its node, from which it works alone, and is hotter for that.
+/// Power of a GPU, as a multiple of that of the others of its node, from which it works alone: it is hotter for that, and warms up
+/// for minutes after its work began.
 const ALONE: f64 = 1.5;
 
 /// The rule's own numbers.
@@ -112,10 +113,10 @@ fn of_past() -> [Threshold; 4] {
             "a GPU that was slowed for 15 minutes was as hot before (a choice)",
         ),
         Threshold::new(
-            "power in these, as a multiple of the other GPUs, below",
+            "power in these and now, as a multiple of the other GPUs, below",
             ALONE,
             "times",
-            "a GPU that works alone is hotter for that (a choice)",
+            "a GPU that works alone is hotter for that, the more so minutes after its work began (a choice)",
         ),
         Threshold::new(
             "length of such a span",
@@ -232,12 +233,15 @@ impl Rises {
                     hot.get(&(gpu.node.clone(), gpu.index)).copied()
                 };
                 let peaks = peaks_of(peaks, gpu.index, span);
-                // What is hot, or draws more than the others, shows nothing of the heat that is usual.
-                if known.is_none() && (warmer < WARMER || draws_as_much(gpu, node)) {
+                if known.is_none() {
+                    let is_warm = warmer >= WARMER;
+                    if is_warm && !draws_as_much(gpu, node) {
+                        continue;
+                    }
                     peaks.add(span, warmer);
-                }
-                if known.is_none() && warmer < WARMER {
-                    continue;
+                    if !is_warm {
+                        continue;
+                    }
                 }
                 let risen = compare(hot, view, (gpu, node), known, peaks.earlier());
                 if known.is_none() && risen.is_some() {
