@@ -176,7 +176,7 @@ impl Passing {
         let since = since.max(self.begins);
         let mut told = NodeReading::default();
         let affected = seconds.saturating_sub(since);
-        let received = 80_000_000_000 * seconds.saturating_sub(self.begins);
+        let received = 10_000_000_000 * seconds.saturating_sub(self.begins);
         let sent = received.checked_add_signed(-missing * affected.cast_signed());
         let port = Labels::new(["1"]);
         told.push(&SWITCH_PORT_RECEIVE_BYTES, &port, received);
@@ -193,20 +193,23 @@ impl Passing {
 
 #[test]
 fn a_switch_that_does_not_send_what_it_receives_is_named_if_hosts_lose_packets() {
-    let loss = 160_000_000;
+    let loss = 20_000_000;
     let named_beside = |leaf: Passing, spine: Passing, rates: &Rates| {
         let of_switch = move |name: &str, seconds| match name {
             "spine-1" => Some(spine.reading(seconds)),
             "leaf-0" => Some(leaf.reading(seconds)),
-            _ => Some(Passing::always(10_000_000).reading(seconds)),
+            _ => Some(Passing::always(1_250_000).reading(seconds)),
         };
         incidents_with((2, &of_switch), rates, &as_it_is)
     };
-    let usual = Passing::always(10_000_000);
+    let usual = Passing::always(1_250_000);
     let spine = ["uplink-lossy switch/spine-1 or [] critical"];
     let lossy = Passing::losing(loss);
     assert_eq!(named_beside(usual, lossy, &between_leaves), spine);
     assert!(named_beside(usual, lossy, &|_, _| (0, 0)).is_empty());
+    let far_more = Passing::losing(20 * loss);
+    let named = named_beside(usual, far_more, &between_leaves);
+    assert!(named.is_empty(), "most of it was not lost");
     // Not every lost packet makes a negative acknowledgment.
     let few: &Rates = &|node, rail| {
         let (in_vain, missed) = between_leaves(node, rail);
@@ -214,21 +217,21 @@ fn a_switch_that_does_not_send_what_it_receives_is_named_if_hosts_lose_packets()
     };
     assert_eq!(named_beside(usual, lossy, few), spine);
     // A leaf with a mirrored port does not hide it.
-    let mirrored = Passing::always(-4_000_000_000);
+    let mirrored = Passing::always(-500_000_000);
     assert_eq!(named_beside(mirrored, lossy, &between_leaves), spine);
     let is_none = |spine| named_beside(usual, spine, &between_leaves).is_empty();
     assert!(is_none(Passing::always(loss)), "it was always so");
     assert!(is_none(Passing::losing(loss / 16)), "too small");
     assert!(is_none(Passing::losing(-loss)), "a mirror set up later");
     let discarding = Passing {
-        discards: 39_000,
+        discards: 4_900,
         ..lossy
     };
     assert!(is_none(discarding), "its discards explain it");
-    let small = Passing::losing(64_000_000);
+    let small = Passing::losing(8_000_000);
     assert_eq!(named_beside(usual, small, &between_leaves), spine);
     let paused = Passing {
-        pauses: 1_000_000,
+        pauses: 125_000,
         ..small
     };
     assert!(is_none(paused), "the pause frames are as many bytes");
@@ -242,7 +245,7 @@ fn a_switch_that_does_not_send_what_it_receives_is_named_if_hosts_lose_packets()
 #[test]
 fn a_switch_that_loses_is_named_where_the_cables_of_the_nics_are_not_known() {
     let of_switch = |name: &str, seconds| {
-        let loss = if name == "spine-1" { 160_000_000 } else { 0 };
+        let loss = if name == "spine-1" { 20_000_000 } else { 0 };
         Some(Passing::losing(loss).reading(seconds))
     };
     // Switches report the members of a bond as their neighbors.

@@ -69,8 +69,8 @@ fn a_switch_that_differs_is_not_named_if_packets_are_broken_elsewhere() {
     let named_if_broken = |rate: f64| {
         let of_switch = move |name: &str, seconds| {
             let passing = match name {
-                "spine-1" => Passing::losing(160_000_000),
-                _ => Passing::always(10_000_000),
+                "spine-1" => Passing::losing(20_000_000),
+                _ => Passing::always(1_250_000),
             };
             let mut told = passing.reading(seconds);
             if name == "leaf-1" {

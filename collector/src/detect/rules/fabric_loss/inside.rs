@@ -37,6 +37,9 @@ const AS_BUSY: f64 = 0.1;
 /// Share of the difference that there was before, at most.
 const BEFORE: f64 = 0.5;
 
+/// Share of the missing packets that hosts must see as lost, at least: a lost packet is noticed once, bursts are noticed as one.
+const NOTICED: f64 = 0.03;
+
 /// The rule's numbers, but for those of the hosts' losses.
 pub(super) fn rule(of_hosts: Vec<Threshold>) -> Rule {
     let mut thresholds = peers::thresholds();
@@ -60,6 +63,12 @@ pub(super) fn rule(of_hosts: Vec<Threshold>) -> Rule {
             EXPLAINED,
             "ratio",
             "from this share, they explain it (a choice)",
+        ),
+        Threshold::new(
+            "packets that hosts lose, as a share of the missing ones, at least",
+            NOTICED,
+            "ratio",
+            "each is noticed, of a burst one, and not all hosts are read (a choice)",
         ),
         Threshold::new(
             "time over which bytes are compared",
@@ -165,6 +174,11 @@ impl Balance {
         missing / self.received.max(1.0)
     }
 
+    /// The difference in packets per second.
+    fn missing_packets(self) -> f64 {
+        self.missing().abs() * self.received / PACKET_BYTES
+    }
+
     /// Whether the difference is large enough to matter.
     fn is_large(self) -> bool {
         self.missing().abs() >= MIN_MISSING
@@ -194,7 +208,8 @@ impl Inside {
             .find_map(|seconds| self.stands_out(view, seconds));
         // A mirror that is set up to find the loss sends more than is received.
         let found = found.filter(|(switch, balance)| {
-            balance.missing() > 0.0 && are_connected(view, switch, senders)
+            let is_noticed = senders.rate() >= NOTICED * balance.missing_packets();
+            balance.missing() > 0.0 && is_noticed && are_connected(view, switch, senders)
         });
         self.found = found.map(|(switch, _)| switch.clone());
         // The switch stays known meanwhile.
@@ -247,8 +262,8 @@ impl Inside {
         let is_alone = others.len() + 1 >= MIN_PEERS
             && own.is_large()
             && difference >= ABOVE_OTHERS * next.missing().abs();
-        let packets = difference * own.received / PACKET_BYTES;
-        let is_unexplained = is_alone && counted(history, seconds)? < EXPLAINED * packets;
+        let is_unexplained =
+            is_alone && counted(history, seconds)? < EXPLAINED * own.missing_packets();
         is_unexplained.then_some((*switch, *own))
     }
 }
