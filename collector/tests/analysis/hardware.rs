@@ -1,5 +1,7 @@
 //! What the hardware of nodes reports, and what is normal for such boards.
 
+mod low_clocks;
+
 use std::collections::BTreeSet;
 
 use railscope_collector::analyzer::Analyzer;

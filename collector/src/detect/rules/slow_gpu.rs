@@ -1,6 +1,7 @@
 //! GPUs that their driver holds back while their peers run free, and nodes that hold back all of theirs.
 
 mod evidence;
+mod fallen_nodes;
 mod hot_nodes;
 mod limits;
 mod power;
@@ -11,9 +12,11 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
+use railscope_model::identity::NodeName;
 use railscope_model::metric::{GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER_LIMIT};
 
 use self::evidence::{of_one, of_whole_node, shared_cause};
+use self::fallen_nodes::Fallen;
 use self::limits::Lowered;
 use self::power::{
     AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, POWER_SECONDS, SAMPLE, by_power, capped,
@@ -88,6 +91,7 @@ const SLOWDOWNS: &[Slowdown] = &[
 #[derive(Default)]
 struct SlowGpu {
     samples: Samples,
+    fallen: Fallen,
 }
 
 /// Name of the detector.
@@ -134,7 +138,15 @@ impl Detector for SlowGpu {
         self.samples.retain_seen_twice(&mut held, view.now);
         let throttled: BTreeSet<_> = held.iter().map(|held| held.gpu.node).collect();
         let unexplained = by_node(&gpus).filter(|node| !throttled.contains(node[0].node));
-        out.extend(hot_nodes::find(view.now, unexplained));
+        let low = hot_nodes::low_nodes(unexplained);
+        let hot: Vec<_> = low
+            .iter()
+            .flat_map(|low| hot_nodes::find(view.now, low))
+            .collect();
+        let is_busy = |name: &NodeName| gpus.iter().any(|gpu| gpu.node == name);
+        let mut fallen = self.fallen.find(view.now, &low, is_busy);
+        fallen.retain(|fallen| hot.iter().all(|hot| hot.part != fallen.part));
+        out.extend(hot.into_iter().chain(fallen));
         let is_capped = held.iter().any(|held| held.why.reason == POWER_CAP);
         let lowered = is_capped.then(|| Lowered::of(&view.gpus.listed(view)));
         let lowered = lowered.unwrap_or_default();
@@ -240,6 +252,7 @@ impl Detector for SlowGpu {
         let mut slow_gpu = of(&GPU_SLOW, &sharp, CHIPS_DIFFER, chips);
         slow_gpu.thresholds.extend(unexplained::thresholds());
         let mut power_limit = of(&POWER_LIMIT, &by_node(&POWER_LIMIT), SLOW_COMPUTE, slow);
+        power_limit.thresholds.extend(fallen_nodes::thresholds());
         for rule in [&mut power_limit, &mut slow_gpu] {
             rule.thresholds.extend(capped());
             rule.thresholds.extend(settling());

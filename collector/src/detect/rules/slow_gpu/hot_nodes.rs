@@ -30,11 +30,18 @@ pub(super) fn threshold() -> Threshold {
     )
 }
 
+/// Nodes of one model with a clock far below that of the median node, and what is usual.
+pub(super) struct LowNodes<'a> {
+    pub(super) low: Vec<&'a [Listed<'a>]>,
+    /// Clocks of the nodes of this model, hertz, and their median.
+    pub(super) clocks: Vec<f64>,
+    pub(super) clock_hertz: f64,
+    power_watts: Option<f64>,
+    celsius: Option<f64>,
+}
+
 /// Those among nodes of busy GPUs.
-pub(super) fn find<'a>(
-    now: Timestamp,
-    nodes: impl Iterator<Item = &'a [Listed<'a>]>,
-) -> Vec<Evidence> {
+pub(super) fn low_nodes<'a>(nodes: impl Iterator<Item = &'a [Listed<'a>]>) -> Vec<LowNodes<'a>> {
     let mut by_model: BTreeMap<&str, Vec<(f64, &[Listed<'_>])>> = BTreeMap::new();
     for node in nodes.filter(|node| node.len() >= MIN_PEERS) {
         let model = node[0].product;
@@ -48,32 +55,45 @@ pub(super) fn find<'a>(
         .into_values()
         .filter(|nodes| nodes.len() >= MIN_PEERS)
     {
-        let Some(clock_hertz) = median(nodes.iter().map(|(clock, _)| *clock)) else {
+        let clocks: Vec<f64> = nodes.iter().map(|(clock, _)| *clock).collect();
+        let Some(clock_hertz) = median(clocks.iter().copied()) else {
             continue;
         };
         let is_low = |(clock, _): &&(f64, _)| *clock <= (1.0 - MIN_DROP) * clock_hertz;
-        let mut low = nodes.iter().filter(is_low).peekable();
-        if low.peek().is_none() {
+        let low: Vec<_> = nodes.iter().filter(is_low).map(|(_, node)| *node).collect();
+        if low.is_empty() {
             continue;
         }
         let usual = |metric| median(nodes.iter().filter_map(|(_, node)| of_node(node, metric)));
-        let (Some(power), Some(celsius)) = (usual(&GPU_POWER), usual(&GPU_TEMPERATURE)) else {
-            continue;
-        };
-        let usual = Usual {
-            clock: Clock::Sm,
+        found.push(LowNodes {
+            low,
+            clocks,
             clock_hertz,
-            power_watts: Some(power),
-            gpus: nodes.len(),
-        };
-        let low = low.map(|(_, node)| *node);
-        found.extend(low.filter_map(|node| hot(now, node, &usual, celsius)));
+            power_watts: usual(&GPU_POWER),
+            celsius: usual(&GPU_TEMPERATURE),
+        });
     }
     found
 }
 
+/// Those of them that are hot.
+pub(super) fn find(now: Timestamp, of_model: &LowNodes<'_>) -> Vec<Evidence> {
+    let (Some(power), Some(celsius)) = (of_model.power_watts, of_model.celsius) else {
+        return Vec::new();
+    };
+    let usual = Usual {
+        clock: Clock::Sm,
+        clock_hertz: of_model.clock_hertz,
+        power_watts: Some(power),
+        gpus: of_model.clocks.len(),
+    };
+    let low = of_model.low.iter();
+    low.filter_map(|node| hot(now, node, &usual, celsius))
+        .collect()
+}
+
 /// The median of what a node's GPUs report.
-fn of_node(node: &[Listed<'_>], metric: &'static Metric) -> Option<f64> {
+pub(super) fn of_node(node: &[Listed<'_>], metric: &'static Metric) -> Option<f64> {
     median(node.iter().filter_map(|gpu| gpu.window(metric)?.value()))
 }
 

@@ -12,8 +12,7 @@ use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::Threshold;
 
 /// What nodes with too little power or too low a limit are found by.
-pub(super) const CHECK: &str =
-    "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason.";
+pub(super) const CHECK: &str = "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason; or they fell together, with their power, while they worked.";
 
 /// What equal chips reach within one power limit differs by more: 8 % on average, up to 22 % (Sinha et al., SC 2022).
 pub(super) const CAPPED_CHIPS_DIFFER: f64 = 0.15;
