@@ -290,6 +290,21 @@ impl<'a> Listed<'a> {
         lately.into_iter().flatten()
     }
 
+    /// The mean of what it reported about a metric of [`READ`] between two ages, in seconds.
+    pub(crate) fn mean(
+        &self,
+        metric: &'static Metric,
+        now: Timestamp,
+        [from, to]: [f64; 2],
+    ) -> Option<f64> {
+        let samples = self.window(metric)?.told_within(now, to);
+        let samples = samples.filter(|(at, _)| now.seconds_since(*at) >= from);
+        let (sum, count) = samples.fold((0.0, 0.0), |(sum, count), (_, value)| {
+            (sum + value, count + 1.0)
+        });
+        (count > 0.0).then(|| sum / count)
+    }
+
     /// The clock of its SMs, Hz.
     pub(crate) fn clock(&self) -> Option<Window<'a>> {
         self.window(&GPU_CLOCK)

@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use railscope_model::identity::{GpuIndex, NodeName};
-use railscope_model::metric::{GPU_POWER, GPU_TEMPERATURE, Metric};
+use railscope_model::metric::{GPU_POWER, GPU_TEMPERATURE};
 
 use self::risen::{Risen, Rises};
 use crate::classes::{Class, GPU_THERMAL};
@@ -150,24 +150,9 @@ fn excess_of_nodes<'a>(slots: &[(f64, Vec<Warm<'a>>)]) -> BTreeMap<&'a NodeName,
     by_node.into_iter().filter_map(of_node).collect()
 }
 
-/// The mean of what a GPU reported between two ages.
-fn mean(
-    view: &View<'_>,
-    gpu: &Listed<'_>,
-    metric: &'static Metric,
-    [from, to]: [f64; 2],
-) -> Option<f64> {
-    let samples = gpu.window(metric)?.told_within(view.now, to);
-    let samples = samples.filter(|(at, _)| view.now.seconds_since(*at) >= from);
-    let (sum, count) = samples.fold((0.0, 0.0), |(sum, count), (_, value)| {
-        (sum + value, count + 1.0)
-    });
-    (count > 0.0).then(|| sum / count)
-}
-
 /// What a GPU has drawn on average.
 fn watts(view: &View<'_>, gpu: &Listed<'_>) -> Option<f64> {
-    mean(view, gpu, &GPU_POWER, [0.0, HOT_SECONDS])
+    gpu.mean(&GPU_POWER, view.now, [0.0, HOT_SECONDS])
 }
 
 fn evidence(view: &View<'_>, own: &Warm<'_>, warm: &[Warm<'_>], of_node: f64) -> Option<Evidence> {

@@ -10,7 +10,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName};
 use railscope_model::metric::{GPU_POWER, GPU_TEMPERATURE};
 
-use super::{ALIKE_POWER, mean};
+use super::ALIKE_POWER;
 use crate::detect::detector::View;
 use crate::detect::gpus::{Listed, by_node};
 use crate::detect::peers::median;
@@ -320,7 +320,7 @@ fn of_others(
 
 /// How much hotter a GPU was than the others of its node, K.
 fn excess(view: &View<'_>, gpu: &Listed<'_>, node: &[Listed<'_>], ages: [f64; 2]) -> Option<f64> {
-    let celsius = |gpu: &Listed<'_>| mean(view, gpu, &GPU_TEMPERATURE, ages);
+    let celsius = |gpu: &Listed<'_>| gpu.mean(&GPU_TEMPERATURE, view.now, ages);
     Some(celsius(gpu)? - of_others(gpu, node, celsius)?)
 }
 
@@ -338,10 +338,10 @@ fn excess_before(view: &View<'_>, gpu: &Listed<'_>, node: &[Listed<'_>], now: f6
     }
     let others = node.iter().filter(|other| other.index != gpu.index);
     let mut changes = others.filter_map(|other| {
-        let celsius = |ages| mean(view, other, &GPU_TEMPERATURE, ages);
+        let celsius = |ages| other.mean(&GPU_TEMPERATURE, view.now, ages);
         Some(celsius(NOW)? - celsius(BEFORE)?)
     });
-    let watts = |ages| mean(view, gpu, &GPU_POWER, ages);
+    let watts = |ages| gpu.mean(&GPU_POWER, view.now, ages);
     let usual = watts(BEFORE)?;
     // Heat follows power by a minute or more.
     let mut meanwhile = [NOW, [NOW[1], BEFORE[0]]].into_iter();
