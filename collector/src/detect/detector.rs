@@ -5,8 +5,8 @@ use std::sync::Arc;
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 use railscope_model::metric::{
-    GPU_DRAM_BANDWIDTH, GPU_MEMORY_USED, GPU_TENSOR_ACTIVE, Kind, Metric, NIC_PFC_FRAMES,
-    RDMA_RETRANSMITS, SENSOR_ALARM, SWITCH_PORT_DISCARDS, SWITCH_PORT_PFC_FRAMES,
+    GPU_DRAM_BANDWIDTH, GPU_MEMORY_USED, GPU_MEMORY_UTILIZATION, GPU_TENSOR_ACTIVE, Kind, Metric,
+    NIC_PFC_FRAMES, RDMA_RETRANSMITS, SENSOR_ALARM, SWITCH_PORT_DISCARDS, SWITCH_PORT_PFC_FRAMES,
 };
 
 use crate::classes::{Class, EDGE_LOSSY, GPU_ERROR, GPU_SLOW, Severity};
@@ -78,8 +78,13 @@ impl Evidence {
     /// Severity if it is true: that of its class, or a ticket where healthy hardware looks the same.
     pub(crate) fn severity(&self) -> Severity {
         // Tensor cores and memory of a rank that has more to do, or more data, are active for longer, too, as is a GPU that is shared.
-        let of_work =
-            [&GPU_TENSOR_ACTIVE, &GPU_DRAM_BANDWIDTH, &GPU_MEMORY_USED].map(|metric| metric.name);
+        let of_work = [
+            &GPU_TENSOR_ACTIVE,
+            &GPU_DRAM_BANDWIDTH,
+            &GPU_MEMORY_USED,
+            &GPU_MEMORY_UTILIZATION,
+        ]
+        .map(|metric| metric.name);
         let may_be_work = self.class == &GPU_SLOW && of_work.contains(&self.signal);
         // EFA retransmits at once, over other paths; and nodes have more fans than they need.
         let is_redundant = [&RDMA_RETRANSMITS, &SENSOR_ALARM].map(|metric| metric.name);
@@ -185,6 +190,7 @@ pub const DETECTORS: &[Build] = &[
     rules::slow_gpu::build,
     rules::gpu_heat::build,
     rules::gpu_work::build,
+    rules::lone_worker::build,
     rules::late_rank::build,
     rules::host_health::build,
     rules::node_hardware::build,

@@ -6,9 +6,9 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName, Part, RdmaDevice};
 use railscope_model::label;
 use railscope_model::metric::{
-    GPU, GPU_CLOCK, GPU_DRAM_BANDWIDTH, GPU_MONITORED_SECONDS, GPU_NIC, GPU_POWER, GPU_POWER_LIMIT,
-    GPU_SM_ACTIVE, GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_CYCLES,
-    GPU_TENSOR_ACTIVE_SECONDS, GPU_UTILIZATION, Metric,
+    GPU, GPU_CLOCK, GPU_DRAM_BANDWIDTH, GPU_MEMORY_UTILIZATION, GPU_MONITORED_SECONDS, GPU_NIC,
+    GPU_POWER, GPU_POWER_LIMIT, GPU_SM_ACTIVE, GPU_TEMPERATURE, GPU_TENSOR_ACTIVE,
+    GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS, GPU_UTILIZATION, Metric,
 };
 use railscope_model::reading::Labels;
 
@@ -123,12 +123,13 @@ pub(crate) fn is_restarting(node: &NodeHistory, now: Timestamp) -> bool {
 }
 
 /// Series that detectors read of every GPU, and the label behind the GPU where there is one.
-const READ: [(&Metric, Option<&str>); 12] = [
+const READ: [(&Metric, Option<&str>); 13] = [
     (&GPU_UTILIZATION, None),
     (&GPU_CLOCK, Some("sm")),
     (&GPU_CLOCK, Some("memory")),
     (&GPU_SM_ACTIVE, None),
     (&GPU_DRAM_BANDWIDTH, None),
+    (&GPU_MEMORY_UTILIZATION, None),
     (&GPU_TENSOR_ACTIVE, None),
     (&GPU_TENSOR_ACTIVE_CYCLES, None),
     (&GPU_TENSOR_ACTIVE_SECONDS, None),

@@ -12,6 +12,7 @@ pub mod gpu_work;
 pub mod gpu_xid;
 pub mod host_health;
 pub mod late_rank;
+pub mod lone_worker;
 pub mod lossy_cable;
 pub mod marked_nics;
 pub mod miscabled_rail;

@@ -1,5 +1,6 @@
 //! What the hardware of nodes reports, and what is normal for such boards.
 
+mod lone_worker;
 mod low_clocks;
 
 use std::collections::BTreeSet;
