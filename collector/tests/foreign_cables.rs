@@ -262,8 +262,10 @@ fn interfaces_of_hosts_without_rdma_ports_are_nics_where_switches_have_them_as_n
                 let speed = if is_up { 25e9 } else { -125_000.0 };
                 let page = format!(
                     "node_network_speed_bytes{{device=\"eno1\"}} 125000000\n\
-                 node_network_{series}{{device=\"eth4\"}} {}\n\
+                 node_network_info{{adminstate=\"up\",device=\"eth4\",operstate=\"{}\"}} 1\n\
+                     node_network_{series}{{device=\"eth4\"}} {}\n\
                  node_network_speed_bytes{{device=\"eth4\"}} {speed}\n",
+                    if is_up { "up" } else { "down" },
                     u8::from(is_up)
                 );
                 take_up(&mut analyzer, translator.translate(&page, at), at);
