@@ -84,3 +84,36 @@ fn position(metric: &Metric) -> (usize, u64) {
     let index = usize::from(metric.index);
     (index / WORD_BITS, 1 << (index % WORD_BITS))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_found_at_their_places_in_the_order_of_the_catalogue() {
+        let mut columns = Columns::default();
+        // Of the first, the second and the last word, in no order.
+        let indices = [CATALOGUE.len() - 1, 0, WORD_BITS, WORD_BITS - 1];
+        for index in indices {
+            let place = columns.place_or_insert(CATALOGUE[index]);
+            assert_eq!(columns.place(CATALOGUE[index]), Some(place));
+            assert_eq!(columns.place_or_insert(CATALOGUE[index]), place);
+        }
+        let places = indices.map(|index| columns.place(CATALOGUE[index]));
+        assert_eq!(places, [Some(3), Some(0), Some(2), Some(1)]);
+        for index in indices {
+            let found = columns.find(CATALOGUE[index]);
+            assert_eq!(
+                found.map(|column| column.metric.index),
+                Some(CATALOGUE[index].index)
+            );
+        }
+        assert!(columns.find(CATALOGUE[1]).is_none());
+        columns.drop_empty();
+        assert!(
+            indices
+                .iter()
+                .all(|index| columns.find(CATALOGUE[*index]).is_none())
+        );
+    }
+}
