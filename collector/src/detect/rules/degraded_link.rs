@@ -137,7 +137,12 @@ impl Detector for DegradedLink {
             Rule::new(&UPLINK_DOWN, fallen_pair::thresholds()),
             Rule::new(
                 &PORT_DEGRADED,
-                [slow, fallen_speed::apart().to_vec(), vec![cables::design()]].concat(),
+                [
+                    slow,
+                    fallen_speed::apart().to_vec(),
+                    cables::design().to_vec(),
+                ]
+                .concat(),
             ),
             Rule::new(&PCIE_DEGRADED, pcie),
         ]

@@ -18,6 +18,7 @@ use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::gpus::{Listed, by_job, by_node};
 use crate::detect::peers::median;
 use crate::detect::registry::{Rule, Threshold};
+use crate::jobs::job::JobName;
 
 /// Ages of the samples that are compared, in seconds: two newest spans, so that the change has lasted, and those from before.
 const NOW: [[f64; 2]; 2] = [[0.0, 25.0], [25.0, 50.0]];
@@ -40,24 +41,35 @@ const RECOVERED: f64 = 1.05;
 const MIN_ACTIVITY: f64 = 0.08;
 /// Largest difference of its clock from that of the others.
 const SAME_CLOCK: f64 = 0.02;
-/// How long a GPU is remembered that cannot be compared.
-const REMEMBERED_SECONDS: f64 = 600.0;
-/// Share of the nodes, more than one, above which several such GPUs at once are work that is spread unevenly.
-const SHARED: f64 = 0.02;
+/// How long a GPU is remembered that cannot be compared: then another job may have begun.
+const REMEMBERED_SECONDS: f64 = 120.0;
+/// GPUs that begin to work alone within this time of each other have more work: it is spread unevenly.
+const TOGETHER_SECONDS: f64 = 60.0;
+/// How far the falls of the others may differ: those that wait for one GPU wait alike.
+const ALIKE: f64 = 0.08;
+/// How far a sample may be from the mean of its time, and the fewest samples of [`NOW`] and of [`BEFORE`]: of a step whose phases are longer
+/// than a sample, few samples show nothing.
+const STEADY: f64 = 0.1;
+const MIN_SAMPLES: [usize; 2] = [3, 4];
 
 type Key = (NodeName, GpuIndex);
 
-/// Those that were found, and when they were last compared.
+/// Those that were found.
 #[derive(Default)]
 struct LoneWorker {
     found: BTreeMap<Key, Found>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Found {
+    job: Option<JobName>,
+    since: Timestamp,
+    /// When it was last compared.
     last: Timestamp,
     /// How far the memory activity of the others fell.
     fell: f64,
+    /// Whether others of its job began to work alone at the same time.
+    is_shared: bool,
 }
 
 /// Builds the detector.
@@ -73,20 +85,18 @@ impl Detector for LoneWorker {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut gpus = view.gpus.listed(view);
         gpus.retain(Listed::is_busy);
-        let mut nodes = 0;
-        let mut found = Vec::new();
-        for node in by_node(&gpus).filter(|node| node.len() > MIN_OTHERS && !has_activity(&node[0]))
-        {
-            nodes += 1;
-            for cohort in by_job(node) {
-                found.extend(self.of_cohort(view.now, &cohort));
-            }
+        let nodes =
+            by_node(&gpus).filter(|node| node.len() > MIN_OTHERS && !has_activity(&node[0]));
+        for cohort in nodes.flat_map(by_job) {
+            self.compare(view.now, &cohort);
         }
         let now = view.now;
         self.found
             .retain(|_, found| now.seconds_since(found.last) <= REMEMBERED_SECONDS);
-        if found.len() as f64 <= (SHARED * f64::from(nodes)).max(1.0) {
-            out.append(&mut found);
+        for gpu in gpus.iter().filter(|_| !self.found.is_empty()) {
+            let found = self.found.get(&(gpu.node.clone(), gpu.index));
+            let found = found.filter(|found| found.last == now && !found.is_shared);
+            out.extend(found.map(|found| evidence(gpu, found.fell)));
         }
     }
 
@@ -114,40 +124,57 @@ impl Detector for LoneWorker {
 }
 
 impl LoneWorker {
-    /// The GPU that works alone among those of one node and job.
-    fn of_cohort(&mut self, now: Timestamp, cohort: &[Listed<'_>]) -> Option<Evidence> {
-        let activity = |gpu: &Listed<'_>| gpu.window(&GPU_MEMORY_UTILIZATION)?.value();
-        let (most, one) = cohort
+    /// Notes which GPU works alone among those of one node and job.
+    fn compare(&mut self, now: Timestamp, cohort: &[Listed<'_>]) {
+        let activity = |gpu: &Listed<'_>| gpu.mean(&GPU_MEMORY_UTILIZATION, now, NOW[0]);
+        let most = cohort
             .iter()
             .filter_map(|gpu| Some((activity(gpu)?, gpu)))
-            .max_by(|(a, _), (b, _)| a.total_cmp(b))?;
-        let others: Vec<_> = cohort.iter().filter(|gpu| gpu.index != one.index).collect();
-        let usual = median(others.iter().filter_map(|gpu| activity(gpu)))?;
-        if most < RECOVERED * usual || others.len() < MIN_OTHERS {
-            self.forget(cohort);
-            return None;
-        }
-        let key = (one.node.clone(), one.index);
-        let known = self.found.get(&key).copied();
-        let is_one_model = others.iter().all(|other| other.product == one.product);
-        if known.is_none() && !(is_one_model && most >= STANDS_OUT * usual) {
-            return None;
-        }
-        let fell = match known {
-            Some(found) => found.fell,
-            None => begins_to_work_alone(now, one, &others)?,
+            .max_by(|(a, _), (b, _)| a.total_cmp(b));
+        let Some((most, one)) = most.filter(|_| cohort.len() > MIN_OTHERS) else {
+            return;
         };
-        self.found.insert(key, Found { last: now, fell });
-        Some(evidence(one, others.len(), fell))
-    }
-
-    fn forget(&mut self, cohort: &[Listed<'_>]) {
-        // Mostly there is none, and no key is needed.
+        let others: Vec<_> = cohort.iter().filter(|gpu| gpu.index != one.index).collect();
+        let usual = median(others.iter().filter_map(|gpu| activity(gpu))).unwrap_or(0.0);
+        let key = (one.node.clone(), one.index);
+        let job = one.job.map(|job| &job.name);
+        // Mostly none is known, and no key is needed.
         if !self.found.is_empty() {
-            for gpu in cohort {
-                self.found.remove(&(gpu.node.clone(), gpu.index));
+            let is_of_it = |of: &Key| of.0 == key.0 && cohort.iter().any(|gpu| gpu.index == of.1);
+            let is_lone = most >= RECOVERED * usual;
+            self.found.retain(|of, found| {
+                !is_of_it(of) || is_lone && *of == key && found.job.as_ref() == job
+            });
+            if let Some(found) = self.found.get_mut(&key) {
+                found.last = now;
+                return;
             }
         }
+        if most >= STANDS_OUT * usual
+            && others.iter().all(|other| other.product == one.product)
+            && let Some(fell) = begins_to_work_alone(now, one, &others)
+        {
+            self.add(now, key, job.cloned(), fell);
+        }
+    }
+
+    fn add(&mut self, now: Timestamp, key: Key, job: Option<JobName>, fell: f64) {
+        let mut is_shared = false;
+        for other in self.found.values_mut() {
+            let may_be_of_it = other.job.is_none() || other.job == job;
+            if may_be_of_it && now.seconds_since(other.since) <= TOGETHER_SECONDS {
+                other.is_shared = true;
+                is_shared = true;
+            }
+        }
+        let found = Found {
+            job,
+            since: now,
+            last: now,
+            fell,
+            is_shared,
+        };
+        self.found.insert(key, found);
     }
 }
 
@@ -172,7 +199,7 @@ fn begins_to_work_alone(now: Timestamp, one: &Listed<'_>, others: &[&Listed<'_>]
     let usual_clock = median(others.iter().filter_map(|gpu| clock(gpu)))?;
     let has_same_clock =
         clock(one).is_some_and(|clock| (clock / usual_clock - 1.0).abs() <= SAME_CLOCK);
-    if !has_same_clock || !all().all(is_busy) {
+    if !has_same_clock || !all().all(|gpu| is_busy(gpu) && is_steady(now, gpu)) {
         return None;
     }
     // Shares by which each fell.
@@ -197,10 +224,29 @@ fn begins_to_work_alone(now: Timestamp, one: &Listed<'_>, others: &[&Listed<'_>]
             of_others.push(memory);
         }
     }
-    median(of_others)
+    let least = of_others.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = of_others.iter().copied().fold(0.0, f64::max);
+    median(of_others).filter(|_| most - least <= ALIKE)
 }
 
-fn evidence(gpu: &Listed<'_>, others: usize, fell: f64) -> Evidence {
+/// Whether the memory activity of a GPU is measured often enough, and each sample is near the mean of its time.
+fn is_steady(now: Timestamp, gpu: &Listed<'_>) -> bool {
+    let [first, second] = NOW;
+    let spans = [[first[0], second[1]], BEFORE];
+    let is_steady = |([from, to], least): ([f64; 2], usize)| {
+        let window = gpu.window(&GPU_MEMORY_UTILIZATION)?;
+        let samples = window.told_within(now, to);
+        let samples = samples.filter(|(at, _)| now.seconds_since(*at) >= from);
+        let samples: Vec<f64> = samples.map(|(_, activity)| activity).collect();
+        let mean = samples.iter().sum::<f64>() / samples.len().max(1) as f64;
+        let is_near = |sample: &f64| (sample / mean - 1.0).abs() <= STEADY;
+        Some(samples.len() >= least && samples.iter().all(is_near))
+    };
+    let mut spans = spans.into_iter().zip(MIN_SAMPLES);
+    spans.all(|span| is_steady(span) == Some(true))
+}
+
+fn evidence(gpu: &Listed<'_>, fell: f64) -> Evidence {
     let part = gpu.part();
     Evidence {
         detector: "lone-worker",
@@ -208,7 +254,7 @@ fn evidence(gpu: &Listed<'_>, others: usize, fell: f64) -> Evidence {
         class: &GPU_SLOW,
         effect: fell,
         statement: format!(
-            "GPU {} of {} works as before, and the {others} other GPUs of its node and job began to wait for it at the same time: the activity of their memory fell by {:.0} %, and their power fell, at the same clock and utilization.",
+            "GPU {} of {} works as before, and the other GPUs of its node and job began to wait for it at the same time: the activity of their memory fell by {:.0} %, and their power fell, at the same clock and utilization.",
             gpu.index,
             gpu.node,
             100.0 * fell
@@ -295,13 +341,37 @@ fn thresholds() -> Vec<Threshold> {
             "remembered while it cannot be compared",
             REMEMBERED_SECONDS,
             "s",
-            "a job that pauses (a choice)",
+            "then another job may have begun (a choice)",
         ),
         Threshold::new(
-            "share of the nodes, more than one, above which several such GPUs at once are none",
-            SHARED,
-            "ratio",
+            "time within which GPUs of one job that begin to work alone have more work",
+            TOGETHER_SECONDS,
+            "s",
             "the work of the job is spread unevenly (a choice)",
+        ),
+        Threshold::new(
+            "difference of the falls of the others, at most",
+            ALIKE,
+            "ratio",
+            "those that wait for one GPU wait alike (a choice)",
+        ),
+        Threshold::new(
+            "difference of a sample of memory activity from the mean, at most",
+            STEADY,
+            "ratio",
+            "samples of a step with long phases show the phases (a choice)",
+        ),
+        Threshold::new(
+            "samples of the newest time, at least",
+            MIN_SAMPLES[0] as f64,
+            "samples",
+            "fewer may show another phase (a choice)",
+        ),
+        Threshold::new(
+            "samples of the time before, at least",
+            MIN_SAMPLES[1] as f64,
+            "samples",
+            "as above",
         ),
     ]
 }

@@ -12,7 +12,6 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-use railscope_model::identity::NodeName;
 use railscope_model::metric::{GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER_LIMIT};
 
 use self::evidence::{of_one, of_whole_node, shared_cause};
@@ -138,13 +137,12 @@ impl Detector for SlowGpu {
         self.samples.retain_seen_twice(&mut held, view.now);
         let throttled: BTreeSet<_> = held.iter().map(|held| held.gpu.node).collect();
         let unexplained = by_node(&gpus).filter(|node| !throttled.contains(node[0].node));
-        let low = hot_nodes::low_nodes(unexplained);
-        let hot: Vec<_> = low
-            .iter()
-            .flat_map(|low| hot_nodes::find(view.now, low))
+        let by_model = hot_nodes::by_model(unexplained);
+        let hot = by_model.iter();
+        let hot: Vec<_> = hot
+            .flat_map(|of_model| hot_nodes::find(view.now, of_model))
             .collect();
-        let is_busy = |name: &NodeName| gpus.iter().any(|gpu| gpu.node == name);
-        let mut fallen = self.fallen.find(view.now, &low, is_busy);
+        let mut fallen = self.fallen.find(view.now, &by_model);
         fallen.retain(|fallen| hot.iter().all(|hot| hot.part != fallen.part));
         out.extend(hot.into_iter().chain(fallen));
         let is_capped = held.iter().any(|held| held.why.reason == POWER_CAP);

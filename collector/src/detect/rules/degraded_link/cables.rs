@@ -17,14 +17,23 @@ use crate::store::Window;
 
 /// Share of the cables between switches from which on a rate is part of the design.
 const DESIGN_SHARE: f64 = 0.125;
+/// And fewest of them: as many as there are pairs of four groups.
+const DESIGN_CABLES: usize = 6;
 
-pub(super) fn design() -> Threshold {
-    Threshold::new(
+pub(super) fn design() -> [Threshold; 2] {
+    let share = Threshold::new(
         "share of the cables between switches from which on a rate that no switch has for most of its own is a design",
         DESIGN_SHARE,
         "ratio",
         "a dragonfly of 16 switches has a fifth to a third of its cables between groups; independent faults of as many cables are not seen (a choice)",
-    )
+    );
+    let cables = Threshold::new(
+        "and fewest of these",
+        DESIGN_CABLES as f64,
+        "cables",
+        "a few cables may have a fault each; a dragonfly of four groups has six between them (a choice)",
+    );
+    [share, cables]
 }
 
 /// What the fabric shows.
@@ -231,7 +240,8 @@ fn designed_rates(view: &View<'_>) -> BTreeSet<u64> {
             *of_each.entry(*end).or_default() += 1;
         }
         let most = of_each.into_values().max().unwrap_or(0);
-        ends.len() as f64 >= DESIGN_SHARE * all as f64 && 2 * most < cables
+        let are_many = cables >= DESIGN_CABLES && ends.len() as f64 >= DESIGN_SHARE * all as f64;
+        are_many && 2 * most < cables
     };
     let designed = ends_at.into_iter().filter(|(_, ends)| is_designed(ends));
     designed.map(|(rate, _)| rate).collect()

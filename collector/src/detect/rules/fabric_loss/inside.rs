@@ -208,13 +208,15 @@ impl Inside {
             .find_map(|seconds| self.stands_out(view, seconds));
         // A mirror that is set up to find the loss sends more than is received.
         let found = found.filter(|(switch, balance)| {
-            let is_noticed = senders.rate() >= NOTICED * balance.missing_packets();
-            balance.missing() > 0.0 && is_noticed && are_connected(view, switch, senders)
+            balance.missing() > 0.0 && are_connected(view, switch, senders)
         });
         self.found = found.map(|(switch, _)| switch.clone());
         // The switch stays known meanwhile.
         let is_broken_elsewhere = || broken::of_all(view) >= EXPLAINED * senders.rate();
-        let (switch, balance) = found.filter(|_| !is_broken_elsewhere())?;
+        let (switch, balance) = found.filter(|(_, balance)| {
+            let is_noticed = senders.rate() >= NOTICED * balance.missing_packets();
+            is_noticed && !is_broken_elsewhere()
+        })?;
         let part = Part::Switch(switch.clone());
         let statement = format!(
             "{part} sends {:.2} % less than it receives, which its errors and discards do not explain, and no other switch does; {} NICs of {} nodes send packets that do not arrive, {:.0} per second, and {} NICs of {} nodes miss packets.",

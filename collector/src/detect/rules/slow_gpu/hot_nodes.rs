@@ -30,18 +30,35 @@ pub(super) fn threshold() -> Threshold {
     )
 }
 
-/// Nodes of one model with a clock far below that of the median node, and what is usual.
-pub(super) struct LowNodes<'a> {
-    pub(super) low: Vec<&'a [Listed<'a>]>,
-    /// Clocks of the nodes of this model, hertz, and their median.
-    pub(super) clocks: Vec<f64>,
+/// Nodes of busy GPUs of one model.
+pub(super) struct OfModel<'a> {
+    /// With the clock of each, hertz.
+    pub(super) nodes: Vec<(f64, &'a [Listed<'a>])>,
+    /// The median of these.
     pub(super) clock_hertz: f64,
-    power_watts: Option<f64>,
-    celsius: Option<f64>,
 }
 
-/// Those among nodes of busy GPUs.
-pub(super) fn low_nodes<'a>(nodes: impl Iterator<Item = &'a [Listed<'a>]>) -> Vec<LowNodes<'a>> {
+impl<'a> OfModel<'a> {
+    /// Those whose clock is far below that of the median node.
+    pub(super) fn low(&self) -> impl Iterator<Item = &'a [Listed<'a>]> {
+        let limit = (1.0 - MIN_DROP) * self.clock_hertz;
+        let low = self.nodes.iter().filter(move |(clock, _)| *clock <= limit);
+        low.map(|(_, node)| *node)
+    }
+
+    /// The usual clock, and power where that counts.
+    pub(super) fn usual(&self, power_watts: Option<f64>) -> Usual {
+        Usual {
+            clock: Clock::Sm,
+            clock_hertz: self.clock_hertz,
+            power_watts,
+            gpus: self.nodes.len(),
+        }
+    }
+}
+
+/// Those of each model of which there are enough.
+pub(super) fn by_model<'a>(nodes: impl Iterator<Item = &'a [Listed<'a>]>) -> Vec<OfModel<'a>> {
     let mut by_model: BTreeMap<&str, Vec<(f64, &[Listed<'_>])>> = BTreeMap::new();
     for node in nodes.filter(|node| node.len() >= MIN_PEERS) {
         let model = node[0].product;
@@ -50,44 +67,28 @@ pub(super) fn low_nodes<'a>(nodes: impl Iterator<Item = &'a [Listed<'a>]>) -> Ve
             by_model.entry(model).or_default().push((clock, node));
         }
     }
-    let mut found = Vec::new();
-    for nodes in by_model
+    let nodes = by_model
         .into_values()
-        .filter(|nodes| nodes.len() >= MIN_PEERS)
-    {
-        let clocks: Vec<f64> = nodes.iter().map(|(clock, _)| *clock).collect();
-        let Some(clock_hertz) = median(clocks.iter().copied()) else {
-            continue;
-        };
-        let is_low = |(clock, _): &&(f64, _)| *clock <= (1.0 - MIN_DROP) * clock_hertz;
-        let low: Vec<_> = nodes.iter().filter(is_low).map(|(_, node)| *node).collect();
-        if low.is_empty() {
-            continue;
-        }
-        let usual = |metric| median(nodes.iter().filter_map(|(_, node)| of_node(node, metric)));
-        found.push(LowNodes {
-            low,
-            clocks,
-            clock_hertz,
-            power_watts: usual(&GPU_POWER),
-            celsius: usual(&GPU_TEMPERATURE),
-        });
-    }
-    found
+        .filter(|nodes| nodes.len() >= MIN_PEERS);
+    let of_model = |nodes: Vec<(f64, _)>| {
+        let clock_hertz = median(nodes.iter().map(|(clock, _)| *clock))?;
+        Some(OfModel { nodes, clock_hertz })
+    };
+    nodes.filter_map(of_model).collect()
 }
 
 /// Those of them that are hot.
-pub(super) fn find(now: Timestamp, of_model: &LowNodes<'_>) -> Vec<Evidence> {
-    let (Some(power), Some(celsius)) = (of_model.power_watts, of_model.celsius) else {
+pub(super) fn find(now: Timestamp, of_model: &OfModel<'_>) -> Vec<Evidence> {
+    let mut low = of_model.low().peekable();
+    if low.peek().is_none() {
+        return Vec::new();
+    }
+    let nodes = of_model.nodes.iter();
+    let usual = |metric| median(nodes.clone().filter_map(|(_, node)| of_node(node, metric)));
+    let (Some(power), Some(celsius)) = (usual(&GPU_POWER), usual(&GPU_TEMPERATURE)) else {
         return Vec::new();
     };
-    let usual = Usual {
-        clock: Clock::Sm,
-        clock_hertz: of_model.clock_hertz,
-        power_watts: Some(power),
-        gpus: of_model.clocks.len(),
-    };
-    let low = of_model.low.iter();
+    let usual = of_model.usual(Some(power));
     low.filter_map(|node| hot(now, node, &usual, celsius))
         .collect()
 }
