@@ -322,6 +322,9 @@ mod tests {
                      railscope_nic_pfc_frames_total{{netdev=\"{name}\",priority=\"3\",direction=\"receive\"}} 1\n"
                 );
             }
+            if devices.iter().any(|device| device.starts_with("bnxt")) {
+                page = page.replace("mlx5_core", "bnxt_en");
+            }
             let mut history = crate::store::History::default();
             let node = "n1".parse().expect("a name");
             let history = history.node_mut(&node);
@@ -330,6 +333,15 @@ mod tests {
             port_of(history, netdev).map(|port| port.to_string())
         };
         let port_of = |devices: &[&str], netdev: &str| port_at("18:00.0", devices, netdev);
+        assert_eq!(
+            port_of(&["bnxt_re0", "bnxt_re1"], "eth0").as_deref(),
+            Some("bnxt_re1/1")
+        );
+        // Of another driver.
+        assert_eq!(
+            port_of(&["ionic_0", "ionic_1"], "eth0").as_deref(),
+            Some("eth0/1")
+        );
         assert_eq!(
             port_of(&["mlx5_0", "mlx5_1"], "eth1").as_deref(),
             Some("mlx5_0/1")

@@ -10,6 +10,13 @@ use railscope_model::reading::Labels;
 use super::devices;
 use crate::store::NodeHistory;
 
+/// Names of the RDMA devices that the kernel numbers, without the number, and the driver of their interfaces.
+const NUMBERED_BY_PLACE: [(&str, &str); 3] = [
+    ("mlx5_", "mlx5_core"),
+    ("bnxt_re", "bnxt_en"),
+    ("ionic_", "ionic"),
+];
+
 /// The RDMA device at this address: the one whose name reports it, or whose number is its place.
 pub(super) fn device_at(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     let by_name = devices(history).find(|device| address_in(device) == Some(pci));
@@ -21,15 +28,26 @@ pub(super) fn device_at(history: &NodeHistory, pci: PciAddress) -> Option<&str> 
 /// many devices as addresses with that driver, and none of a virtual function, which is numbered later; where no exporter reports
 /// addresses, as [`places_in_names`].
 fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
-    let number = |device: &str| device.strip_prefix("mlx5_")?.parse::<usize>().ok();
+    let of_drivers = NUMBERED_BY_PLACE.iter();
+    of_drivers
+        .filter_map(|driver| numbered_by_place_of(history, pci, *driver))
+        .next()
+}
+
+fn numbered_by_place_of<'a>(
+    history: &'a NodeHistory,
+    pci: PciAddress,
+    (prefix, driver): (&str, &str),
+) -> Option<&'a str> {
+    let number = |device: &str| device.strip_prefix(prefix)?.parse::<usize>().ok();
     let devices: BTreeMap<usize, &str> = devices(history)
         .filter_map(|device| Some((number(device)?, device)))
         .collect();
     let address = |labels: &Labels| labels.get(label!(NIC, "pci"))?.parse().ok();
     let nics = history.series(&NIC);
     // Of an interface of IP over InfiniBand the driver is `mlx5_core[ib_ipoib]`.
-    let is_mlx5 = |driver: &str| driver.split('[').next() == Some("mlx5_core");
-    let nics = nics.filter(|(labels, _)| labels.get(label!(NIC, "driver")).is_some_and(is_mlx5));
+    let is_of_it = |name: &str| name.split('[').next() == Some(driver);
+    let nics = nics.filter(|(labels, _)| labels.get(label!(NIC, "driver")).is_some_and(is_of_it));
     let places: BTreeSet<PciAddress> = match history.series(&NIC).next() {
         Some(_) => nics.filter_map(|(labels, _)| address(labels)).collect(),
         None => places_in_names(history)?,
