@@ -267,6 +267,11 @@ fn evidence(gpu: &Listed<'_>, fell: f64) -> Evidence {
 }
 
 fn thresholds() -> Vec<Threshold> {
+    [of_change(), of_time()].concat()
+}
+
+/// Those of what changes.
+fn of_change() -> Vec<Threshold> {
     vec![
         Threshold::new(
             "other GPUs of its node and job, at least",
@@ -328,6 +333,12 @@ fn thresholds() -> Vec<Threshold> {
             "ratio",
             "a lower clock is another fault; chips differ by two steps (a choice)",
         ),
+    ]
+}
+
+/// Those of when it is measured.
+fn of_time() -> Vec<Threshold> {
+    vec![
         Threshold::new(
             "time for which they have waited: two spans, the newer of",
             NOW[0][1],
