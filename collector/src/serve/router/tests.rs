@@ -300,7 +300,7 @@ async fn a_detector_is_asked_for_by_its_name_or_by_a_class_that_it_names() {
     let at = serve(small()).await;
     for (name, detectors, class) in [
         ("slow-gpu", 1, "gpu-slow"),
-        ("gpu-slow", 3, "gpu-slow"),
+        ("gpu-slow", 4, "gpu-slow"),
         ("fabric-storm", 1, "fabric-storm"),
     ] {
         let (_, text) = get_text(format!("{at}/api/v1/detectors/{name}")).await;
