@@ -238,49 +238,45 @@ fn interfaces_of_hosts_without_rdma_ports_are_nics_where_switches_have_them_as_n
         "leaf-01",
         &[["Eth1/1", "n1.site", "eth4"], ["Eth1/2", "n2.site", "eth4"]],
     );
-    for series in ["carrier", "up"] {
-        let about = Subject::Switch("leaf-01".parse().expect("name"));
-        let mut of_leaf = Translator::new(built_in("snmp_exporter"), Some(about));
-        let mut analyzer = Analyzer::default();
-        let hosts = ["n1", "n2"].map(|host| host.parse::<NodeName>().expect("name"));
-        analyzer.set_targets(&hosts);
-        let mut of_hosts =
-            hosts.map(|host| Translator::new(built_in("node_exporter"), Some(Subject::Node(host))));
-        let mut cables = |seconds: u64| {
-            let at = Timestamp(seconds * 1000);
-            let is_down = seconds >= 60;
-            let down = if is_down {
-                &[("leaf-01", "Eth1/1")][..]
-            } else {
-                &[]
-            };
-            let page = page_of(&leaf, down);
-            take_up(&mut analyzer, of_leaf.translate(&page, at), at);
-            for (host, translator) in of_hosts.iter_mut().enumerate() {
-                // The first page may be from before the link came up.
-                let is_up = seconds > 0 && !(is_down && host == 0);
-                let speed = if is_up { 25e9 } else { -125_000.0 };
-                let page = format!(
-                    "node_network_speed_bytes{{device=\"eno1\"}} 125000000\n\
-                 node_network_info{{adminstate=\"up\",device=\"eth4\",operstate=\"{}\"}} 1\n\
-                     node_network_{series}{{device=\"eth4\"}} {}\n\
-                 node_network_speed_bytes{{device=\"eth4\"}} {speed}\n",
-                    if is_up { "up" } else { "down" },
-                    u8::from(is_up)
-                );
-                take_up(&mut analyzer, translator.translate(&page, at), at);
-            }
-            let view = analyzer.tick(at);
-            (cables_of(&view), named(&view))
+    let about = Subject::Switch("leaf-01".parse().expect("name"));
+    let mut of_leaf = Translator::new(built_in("snmp_exporter"), Some(about));
+    let mut analyzer = Analyzer::default();
+    let hosts = ["n1", "n2"].map(|host| host.parse::<NodeName>().expect("name"));
+    analyzer.set_targets(&hosts);
+    let mut of_hosts =
+        hosts.map(|host| Translator::new(built_in("node_exporter"), Some(Subject::Node(host))));
+    let mut cables = |seconds: u64| {
+        let at = Timestamp(seconds * 1000);
+        let is_down = seconds >= 60;
+        let down = if is_down {
+            &[("leaf-01", "Eth1/1")][..]
+        } else {
+            &[]
         };
-        let (up, none) = cables(0);
-        assert_eq!(up, ["link/n1:eth4/1", "link/n2:eth4/1"]);
-        assert_eq!(none, Vec::<String>::new());
-        let ever: Vec<_> = (5..90).step_by(5).map(&mut cables).collect();
-        let (up, down) = &ever[ever.len() - 1];
-        assert_eq!(up, &["link/n2:eth4/1"]);
-        assert_eq!(down, &["port-down link/n1:eth4/1"]);
-    }
+        let page = page_of(&leaf, down);
+        take_up(&mut analyzer, of_leaf.translate(&page, at), at);
+        for (host, translator) in of_hosts.iter_mut().enumerate() {
+            // The first page may be from before the link came up.
+            let is_up = seconds > 0 && !(is_down && host == 0);
+            let speed = if is_up { 25e9 } else { -125_000.0 };
+            let page = format!(
+                "node_network_speed_bytes{{device=\"eno1\"}} 125000000\n\
+                 node_network_carrier{{device=\"eth4\"}} {}\n\
+                 node_network_speed_bytes{{device=\"eth4\"}} {speed}\n",
+                u8::from(is_up)
+            );
+            take_up(&mut analyzer, translator.translate(&page, at), at);
+        }
+        let view = analyzer.tick(at);
+        (cables_of(&view), named(&view))
+    };
+    let (up, none) = cables(0);
+    assert_eq!(up, ["link/n1:eth4/1", "link/n2:eth4/1"]);
+    assert_eq!(none, Vec::<String>::new());
+    let ever: Vec<_> = (5..90).step_by(5).map(&mut cables).collect();
+    let (up, down) = &ever[ever.len() - 1];
+    assert_eq!(up, &["link/n2:eth4/1"]);
+    assert_eq!(down, &["port-down link/n1:eth4/1"]);
 }
 
 #[test]
