@@ -28,10 +28,8 @@ pub(super) fn device_at(history: &NodeHistory, pci: PciAddress) -> Option<&str> 
 /// many devices as addresses with that driver, and none of a virtual function, which is numbered later; where no exporter reports
 /// addresses, as [`places_in_names`].
 fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
-    let of_drivers = NUMBERED_BY_PLACE.iter();
-    of_drivers
-        .filter_map(|driver| numbered_by_place_of(history, pci, *driver))
-        .next()
+    let mut of_drivers = NUMBERED_BY_PLACE.into_iter();
+    of_drivers.find_map(|driver| numbered_by_place_of(history, pci, driver))
 }
 
 fn numbered_by_place_of<'a>(

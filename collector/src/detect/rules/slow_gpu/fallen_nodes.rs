@@ -150,7 +150,8 @@ fn most(node: &[Listed<'_>], is_so: impl Fn(&Listed<'_>) -> bool) -> bool {
     count as f64 >= MAJORITY * node.len() as f64
 }
 
-/// Whether a GPU worked at the usual clock just before, drew more then, was no cooler, and had no lower limit, as far as that is known.
+/// Whether a GPU worked at the usual clock just before, and drew more power then; and was no cooler and had a higher limit, where
+/// these are known.
 fn fell(gpu: &Listed<'_>, usual: &Usual) -> bool {
     let Some(clock) = gpu.clock() else {
         return false;
